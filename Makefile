@@ -1,0 +1,34 @@
+# Every target sets up what it needs in .venv, so each works on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format benchmark clean
+
+demo: $(READY)  ## the quick start of the README
+	$(BIN)/python examples/quickstart.py
+
+test: $(READY)  ## the default tests: offline, a few minutes
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+benchmark: $(READY)
+	$(BIN)/python benchmarks/bench_subset.py
+
+$(READY): pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

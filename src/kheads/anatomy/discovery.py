@@ -1,0 +1,275 @@
+"""Finds every attention site of a model, or refuses by name what it does not understand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from torch import nn
+
+from kheads.anatomy.layout import Layout, segments, total_rows
+from kheads.anatomy.table import LAYOUTS, REFUSED
+from kheads.heads import Site
+
+UNITS = ("group", "query")
+PROJECTIONS = ("Linear", "Conv1D", "NonDynamicallyQuantizableLinear", "FalconLinear")
+
+_CROSS_NAMES = frozenset({"crossattention", "encoder_attn", "EncDecAttention", "cross_attention", "cross_attn"})
+_QKV_NAMES = (("query", "key", "value"), ("q_proj", "k_proj", "v_proj"), ("q", "k", "v"), ("q_lin", "k_lin", "v_lin"))
+
+
+class UnsupportedModelError(ValueError):
+    """The model has an attention that kheads does not understand, or a wrapper that it cannot look through."""
+
+
+@dataclass(frozen=True)
+class LocatedSite:
+    """A site with what gates and surgery need to work on it.
+
+    Attributes:
+        site: the public record.
+        module: the attention module.
+        layout: where its heads are.
+        heads: its query heads, a ghost included.
+        kv: its key-value heads.
+        keeps_time: whether a key-value cache reads its length from this site, so that it must never be empty.
+    """
+
+    site: Site
+    module: nn.Module
+    layout: Layout
+    heads: int
+    kv: int
+    keeps_time: bool
+
+    @property
+    def output(self) -> nn.Module:
+        """The output projection, at whose input the heads lie side by side."""
+        return self.module.get_submodule(self.layout.o)
+
+    @property
+    def ghost(self) -> bool:
+        """Whether its only head is a placeholder whose output is zero."""
+        return is_ghost(self.module)
+
+
+def discover(model: nn.Module, unit: str = "group") -> tuple[Site, ...]:
+    """Returns the model's attention sites, in the order of its modules.
+
+    Args:
+        model: a Transformer of a supported family, bare, with a task head, or composite. Wrappers of
+            DistributedDataParallel and torch.compile are looked through.
+        unit: what counts as a head where query heads share keys and values: "group" (they go together, and the cache
+            shrinks) or "query". Without sharing both mean the same.
+
+    Raises:
+        UnsupportedModelError: some attention of the model is not understood. kheads never works on a part of the heads.
+    """
+    return tuple(found.site for found in locate(model, unit))
+
+
+def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
+    """Like `discover`, with modules and layouts."""
+    if unit not in UNITS:
+        raise ValueError(f"`unit` must be one of {', '.join(map(repr, UNITS))}; got {unit!r}.")
+    model = unwrap(model)
+    _refuse_wrappers(model)
+    matched = {name: (module, layout) for name, module in model.named_modules() if (layout := _layout(module))}
+    _refuse_unknown(model, set(matched))
+    if not matched:
+        raise UnsupportedModelError(f"{type(model).__name__} has no attention heads that kheads could find. {_advice()}")
+    timekeepers = _timekeepers(matched)
+    return tuple(
+        _located(name, module, layout, unit, name in timekeepers) for name, (module, layout) in matched.items()
+    )
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Looks through DistributedDataParallel, DataParallel and torch.compile."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"`model` must be a torch module; got {type(model).__name__}.")
+    while True:
+        if type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
+            model = model.module  # type: ignore[assignment]  # both keep the wrapped module there
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod  # type: ignore[assignment]  # set by torch.compile
+        else:
+            return model
+
+
+def is_ghost(module: nn.Module) -> bool:
+    """Whether an emptied site keeps one head whose output is zero."""
+    return bool(getattr(module, "kheads_state", {}).get("ghost", False))
+
+
+def is_gated(model: nn.Module) -> bool:
+    """Whether gates are in force on any part of the model."""
+    return any(getattr(hook, "is_gate", False) for part in model.modules() for hook in part._forward_pre_hooks.values())
+
+
+def _layout(module: nn.Module) -> Layout | None:
+    for layout in LAYOUTS.get(_key(module), ()):
+        if layout.when is None or layout.when(module):
+            return layout
+    return None
+
+
+def _key(module: nn.Module) -> str:
+    """A class of transformers goes by its name; any other by its full name, so that a namesake is not mistaken."""
+    cls = type(module)
+    return cls.__name__ if cls.__module__.startswith("transformers.") else f"{cls.__module__}.{cls.__name__}"
+
+
+def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time: bool) -> LocatedSite:
+    output = module.get_submodule(layout.o)
+    _refuse_projection(name, output)
+    head_dim = layout.size(module, "o")
+    heads = _inputs(output) // head_dim
+    kv = _kv_heads(name, module, layout, heads)
+    group = heads // kv if kv else 1
+    shared = group > 1
+    per_unit = group if unit == "group" else 1
+    site = Site(
+        name=name,
+        kind=_kind(name, module),
+        num_heads=0 if is_ghost(module) else heads // per_unit,
+        head_dim=head_dim,
+        unit=unit if shared else "head",
+        heads_per_unit=per_unit,
+    )
+    return LocatedSite(site, module, layout, heads, kv, keeps_time)
+
+
+def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:
+    """Counts the key-value heads from the weights, and checks that every projection has the rows it should."""
+    present = {path: text for path, text in layout.rows.items() if _child(module, path) is not None}
+    found = {part for text in present.values() for _, names in segments(text) for part in names}
+    if not {"q", "k", "v"} <= found:
+        raise UnsupportedModelError(
+            f"{name} ({type(module).__name__}) lacks one of the projections {', '.join(layout.rows)}; "
+            f"this version of the class is not supported. {_advice()}"
+        )
+
+    def size(part: str) -> int:
+        return layout.size(module, part)
+
+    shared = [(path, text) for path, text in present.items() if any(over != "query" for over, _ in segments(text))]
+    kv = heads
+    for path, text in shared[:1]:
+        per_kv = sum(size(part) for over, parts in segments(text) for part in parts if over != "query" and part != "q")
+        kv = (_outputs(_child(module, path)) - total_rows_of_queries(text, size, heads)) // per_kv
+    for path, text in present.items():
+        projection = _child(module, path)
+        _refuse_projection(f"{name}.{path}", projection)
+        if _outputs(projection) != total_rows(text, size, heads, kv) or (kv and heads % kv):
+            raise UnsupportedModelError(
+                f"{name}.{path} has {_outputs(projection)} rows, which do not fit {heads} heads of {size('q')}; "
+                f"{type(module).__name__} is laid out in a way kheads does not know. {_advice()}"
+            )
+    return kv
+
+
+def total_rows_of_queries(text: str, size: Any, heads: int) -> int:
+    """Rows of a projection that belong to query heads, whether they stand apart or inside groups."""
+    rows = 0
+    for over, parts in segments(text):
+        rows += heads * sum(size(part) for part in parts if over == "query" or part == "q")
+    return rows
+
+
+def _kind(name: str, module: nn.Module) -> str:
+    if name.rpartition(".")[2] in _CROSS_NAMES or getattr(module, "is_cross_attention", False):
+        return "cross"
+    inner = getattr(module, "self", module)
+    causal = getattr(inner, "is_causal", False) or getattr(inner, "is_decoder", False)
+    return "decoder" if causal or "decoder" in name.split(".") else "encoder"
+
+
+def _timekeepers(matched: dict[str, tuple[nn.Module, Layout]]) -> set[str]:
+    """Sites from which a cache takes its length: the first decoder self-attention of a stack, and the first full one.
+
+    `DynamicCache` reports length 0 for an empty key tensor, and positions and masks are made from that length.
+    """
+    names: set[str] = set()
+    seen: set[tuple[str, str]] = set()
+    for name, (module, _) in matched.items():
+        if _kind(name, module) != "decoder":
+            continue
+        stack = next((name.split(f".{part}.")[0] for part in name.split(".") if part.isdigit()), name)
+        marks = {(stack, "any")} | ({(stack, "full")} if getattr(module, "sliding_window", None) is None else set())
+        if marks - seen:
+            names.add(name)
+        seen |= marks
+    return names
+
+
+def _refuse_wrappers(model: nn.Module) -> None:
+    for module in model.modules():
+        package = type(module).__module__.partition(".")[0]
+        if package == "peft":
+            raise UnsupportedModelError(
+                f"The model is wrapped by PEFT ({type(module).__name__}); merge the adapter first: "
+                "`model = model.merge_and_unload()`. A pruned model can take a new adapter afterwards."
+            )
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise UnsupportedModelError("The model is sharded by FSDP; prune it before sharding.")
+    if getattr(model, "hf_quantizer", None) is not None or getattr(model, "is_quantized", False):
+        raise UnsupportedModelError("The model is quantised; prune the unquantised model and quantise the result.")
+    if any(hasattr(parameter, "device_mesh") for parameter in model.parameters()):
+        raise UnsupportedModelError("The model is tensor-parallel; prune it before splitting it over devices.")
+
+
+def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
+    for name, module in model.named_modules():
+        if name in matched or any(name.startswith(f"{site}.") or not site for site in matched):
+            continue
+        cls = type(module).__name__
+        if cls in REFUSED and type(module).__module__.partition(".")[0] in ("transformers", "torch"):
+            raise UnsupportedModelError(f"{name or 'The model'} is a {cls}, which kheads cannot prune: {REFUSED[cls]}")
+        if _looks_like_attention(module) and not any(site.startswith(f"{name}.") for site in matched):
+            raise UnsupportedModelError(
+                f"{name or 'The model'} is a {type(module).__module__}.{cls}, an attention that kheads does not know. "
+                f"{_advice()}"
+            )
+
+
+def _looks_like_attention(module: nn.Module) -> bool:
+    cls = type(module).__name__.lower()
+    children = dict(module.named_children())
+    return (
+        ("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())
+    ) or any(all(name in children for name in names) for names in _QKV_NAMES)
+
+
+def _refuse_projection(name: str, projection: Any) -> None:
+    if isinstance(projection, nn.Parameter) or type(projection).__name__ in PROJECTIONS:
+        return
+    raise UnsupportedModelError(
+        f"{name} is a {type(projection).__module__}.{type(projection).__name__}, not a plain linear layer; "
+        "prune the plain model first (unquantised, adapters merged, no parametrisations), then wrap the result."
+    )
+
+
+def _child(module: nn.Module, path: str) -> Any:
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        return None
+
+
+def _outputs(projection: Any) -> int:
+    if isinstance(projection, nn.Parameter):
+        return projection.shape[0]
+    return projection.nf if hasattr(projection, "nf") else projection.out_features
+
+
+def _inputs(projection: Any) -> int:
+    return projection.nx if hasattr(projection, "nx") else projection.in_features
+
+
+def _advice() -> str:
+    return (
+        f"Supported attention classes: {', '.join(LAYOUTS)}. "
+        "To add one, describe its layout in `kheads.anatomy.LAYOUTS` (ARCHITECTURE.md shows how)."
+    )

@@ -1,0 +1,413 @@
+"""The paper's equations as pure tensor functions: noise, relaxed and hard top-K, hard concrete gates, annealing.
+
+Symbols follow the paper: H heads, K of them kept; w_h a head's weight (eq. 20) and r_h = w_h + Gumbel noise its
+perturbed logit; tau the temperature; g_h a gate. Vectors over heads have shape (H,).
+
+Differs: everything here is computed in float64 on the CPU, whatever the dtype and device of the input. In float32 the
+gradient of eqs. 14-19 is NaN at tau <= 0.01, and H numbers are copied faster than K kernels are launched.
+"""
+
+import math
+import numbers
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = [
+    "anneal",
+    "gumbel",
+    "hard_concrete",
+    "hard_concrete_penalty",
+    "hard_top_k",
+    "logistic",
+    "soft_top_k",
+    "straight_through",
+]
+
+MAX_GAIN = 1e3  # the gradient of "successive" has at most this many times the norm of the gradient that comes in
+_COLDEST = 1e-50  # a lower temperature is taken as this one; 1/tau and its products then stay inside float64
+_FARTHEST = 1e100  # scaled logits and adjoints are clamped here, far outside anything that reaches a gate
+
+
+# ------------------------------------------------------------------------------------------------ noise and annealing
+
+
+def gumbel(shape: int | Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+    """Draw Gumbel(0, 1) noise in float64 on the CPU; it is always finite.
+
+    By eq. 6, `hard_top_k(w + gumbel(w.shape), k)` is a sample of eq. 13.
+    """
+    return -torch.log(-torch.log(_uniform(shape, generator)))
+
+
+def logistic(shape: int | Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+    """Draw logistic noise, the `noise` of `hard_concrete`, in float64 on the CPU; it is always finite."""
+    return torch.logit(_uniform(shape, generator))
+
+
+def _uniform(shape: int | Sequence[int], generator: torch.Generator | None) -> Tensor:
+    # torch.rand returns multiples of 2**-53 in [0, 1). Zero alone has an infinite logarithm: lift it by half a step.
+    size = (shape,) if isinstance(shape, int) else tuple(shape)
+    return torch.rand(size, generator=generator, dtype=torch.float64).clamp_min_(2.0**-54)
+
+
+def anneal(step: int, start: float, end: float, cooldown: int) -> float:
+    """Return the temperature after `step` steps: log-linear from `start` to `end` in `cooldown` steps (eq. 24)."""
+    _check_positive("start", start)
+    _check_positive("end", end)
+    _check_not_negative("step", step)
+    _check_not_negative("cooldown", cooldown)
+    if step >= cooldown:
+        return end
+    done = step / cooldown
+    return float(start ** (1 - done) * end**done)
+
+
+# ------------------------------------------------------------------------------------------------------- hard gates
+
+
+def hard_top_k(logits: Tensor, k: int) -> Tensor:
+    """Return the gates of the k largest logits: (H,) of 0 and 1, in the dtype and on the device of the logits.
+
+    Equal logits are taken in the order of their index, so exactly k gates are 1 (eqs. 9-11). Infinities are allowed.
+    """
+    _check_vector(logits)
+    if torch.isnan(logits).any():
+        raise ValueError("`logits` must not contain NaN.")
+    _check_k(k, len(logits))
+    kept = torch.sort(logits.detach(), descending=True, stable=True).indices[:k]
+    return torch.zeros_like(logits, requires_grad=False).index_fill_(0, kept, 1)
+
+
+def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    """Return exactly `hard`, with the gradient of `soft` (section 4.2, STE)."""
+    return hard.detach() + (soft - soft.detach())
+
+
+# ---------------------------------------------------------------------------------------------- hard concrete gates
+
+
+def hard_concrete(
+    log_alpha: Tensor,
+    noise: Tensor | None = None,
+    beta: float = 0.33,
+    stretch: tuple[float, float] = (-0.1, 1.1),
+) -> Tensor:
+    """Return hard concrete gates in [0, 1], many of them exactly 0 or 1 (Louizos et al. 2018; section 4.2, Voita).
+
+    Args:
+        log_alpha: One parameter per head, (H,).
+        noise: Logistic noise for a sample, see `logistic`; None gives the deterministic gates used at test time.
+        beta: Temperature of a sample.
+        stretch: Interval to which (0, 1) is stretched before it is clamped.
+    """
+    low, high = _check_hard_concrete(beta, stretch)
+    gate = torch.sigmoid(log_alpha if noise is None else (log_alpha + noise) / beta)
+    return torch.clamp(gate * (high - low) + low, 0, 1)
+
+
+def hard_concrete_penalty(
+    log_alpha: Tensor, beta: float = 0.33, stretch: tuple[float, float] = (-0.1, 1.1)
+) -> Tensor:
+    """Return the probability of each gate to be non-zero, (H,); their sum is the penalty L_C of eq. 22."""
+    low, high = _check_hard_concrete(beta, stretch)
+    return torch.sigmoid(log_alpha - beta * math.log(-low / high))
+
+
+# ----------------------------------------------------------------------------------------------------- relaxed top-K
+
+
+def soft_top_k(logits: Tensor, k: float, tau: float, relaxation: str = "successive") -> Tensor:
+    """Relax the k-hot vector of the k largest logits into gates that sum to k and have a gradient.
+
+    Both relaxations tend to k/H as tau grows, and to `hard_top_k` as tau falls. They differ in between.
+
+    "successive" is the paper's (eqs. 14-19): the sum of k softmaxes, each of which lowers the logits it has chosen.
+    It is exact at every temperature, and that shows what the mathematics does. With H = 144 and Gumbel logits:
+
+    - Gates exceed 1. At tau = 1 the largest is 1.7, 3.8 and 5.1 (medians) for k = 12, 72 and 132.
+    - The gradient grows as tau falls, then vanishes. The gain, its norm over the norm that comes in, has a median of
+      0.5 at tau = 1, 1 at 0.1 and 1e9 at 0.01 (k = 132), and is exactly 0 at 1e-8 unless logits nearly tie.
+    - At k = H the gates are not all ones. An unpruned model needs no gates.
+    - Equal logits share their gates at every temperature: (0, 0, -5) with k = 3 tends to (1.5, 1.5, 0).
+    - A chosen logit falls by gap / tau, where gap is its lead over the next one. So the gates are hard when every gap
+      exceeds 50 tau and the spread of the logits is below the smallest gap / tau.
+
+    "threshold" is sigmoid((r - nu) / tau), with nu such that the gates sum to k. Gates stay in [0, 1], k may be
+    fractional, the cost is O(H) whatever k is, and the gates are hard as soon as the k-th logit leads the next one.
+    Its gradient is at most 1 / (4 tau) times the gradient that comes in.
+
+    Differs: `MAX_GAIN` bounds the gradient of "successive" and keeps its direction. Below tau = 0.1 the paper's
+    gradient has spikes that no clipping shared with the model's own parameters survives.
+
+    Args:
+        logits: Perturbed logits r, (H,), finite.
+        k: Sum of the gates, between 0 and H; an integer unless the relaxation is "threshold".
+        tau: Temperature, positive.
+        relaxation: "successive" or "threshold".
+
+    Returns:
+        Gates, (H,), in the dtype and on the device of the logits. They sum to k up to the rounding of that dtype:
+        keep the logits in float64 where the sum matters.
+    """
+    if relaxation not in _RELAXATIONS:
+        raise ValueError(f"`relaxation` must be one of {', '.join(map(repr, _RELAXATIONS))}; got {relaxation!r}.")
+    _check_vector(logits)
+    if not torch.isfinite(logits).all():
+        raise ValueError("`logits` must be finite; got NaN or infinity.")
+    _check_positive("tau", tau)
+    if relaxation == "threshold":
+        _check_range(k, len(logits))
+    else:
+        _check_k(k, len(logits), hint=' A fractional `k` needs relaxation="threshold".')
+    gates: Tensor = _RELAXATIONS[relaxation].apply(logits, k, max(float(tau), _COLDEST))
+    return gates
+
+
+def _scaled(logits: Tensor, origin: Tensor, tau: float) -> Tensor:
+    """Return (logits - origin) / tau; what is near the origin stays precise at every temperature."""
+    return ((logits - origin) / tau).clamp_(-_FARTHEST, _FARTHEST)
+
+
+def _exact(values: Tensor) -> Tensor:
+    return values.to("cpu", torch.float64)
+
+
+def _like(values: Tensor, model: Tensor) -> Tensor:
+    """Copy `values` out of inference mode into the dtype and onto the device of `model`."""
+    return torch.empty_like(model, requires_grad=False).copy_(values)
+
+
+class _Steps(NamedTuple):
+    """The k softmaxes of eqs. 14-16. Each singles out one head t and describes the others beside it."""
+
+    minus_p: Tensor  # (k, H): -p of the others, 0 at t
+    rows: tuple[Tensor, ...]  # its rows
+    top: list[int]  # t
+    rest: list[float]  # q = 1 - p_t, the probability of the others
+
+
+class _Successive(torch.autograd.Function):
+    """Eqs. 14-19 as one node of the graph. Inference mode halves the price of its small operations."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, k: int, tau: float) -> Tensor:
+        ctx.tau, ctx.steps = tau, None
+        if k == 0 or len(logits) == 1:  # no choice to make: the gates are 0, or the only gate is 1
+            return torch.full_like(logits, k)
+        with torch.inference_mode():
+            r = _exact(logits)
+            ctx.steps = steps = _successive_softmax(_scaled(r, r.max(), tau), k, tau)
+            gates = -steps.minus_p.sum(0)
+            gates.index_add_(0, torch.tensor(steps.top), 1 - torch.tensor(steps.rest, dtype=torch.float64))
+        return _like(gates, logits)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        size = float(torch.linalg.vector_norm(_exact(grad)))
+        if ctx.steps is None or size == 0:
+            return torch.zeros_like(grad), None, None
+        with torch.inference_mode():
+            adjoint = _successive_adjoint(ctx.steps, _exact(grad) / size, ctx.tau)
+            norm = float(torch.linalg.vector_norm(adjoint))
+            adjoint *= size / max(ctx.tau, norm / MAX_GAIN)
+        return _like(adjoint, grad), None, None
+
+
+def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
+    """Run p = softmax(x), x += log(1 - p) / tau k times, with no loss of precision where p is nearly 1.
+
+    Head t is singled out, and the others get their own softmax s. With u = x_t - logsumexp(others), q = 1 - p_t is
+    sigmoid(-u), p of the others is q s, and log(1 - p_t) = log q is exact however close to 1 p_t is. The others are
+    safe with log1p: 1 - p_j >= p_t. So t need not be the largest head, only one with a fair share. The guess is the
+    head after the last one in the order of the first logits; a poor guess shows in its own p_t.
+    """
+    size, rate, enough = len(x), 1 / tau, 1 - 0.1 / len(x)
+    x_at, x = _shared(x)
+    p_at, minus_p = _shared(x.new_zeros(k * size))
+    minus_p = minus_p.view(k, size)
+    minus_q_at, minus_q = _shared(x.new_zeros(1))
+    slope, change = x.new_full((1,), rate), torch.empty_like(x)
+    steps = _Steps(minus_p, minus_p.unbind(), [], [])
+    after = _successors(x)
+    t, start = int(x.argmax()), 0
+    for row in steps.rows:
+        while True:
+            x_t, x_at[t] = x_at[t], -math.inf
+            torch.softmax(x, 0, out=row)
+            other = after[t]
+            if p_at[start + other] < 1e-200:
+                other = int(row.argmax())
+            u = x_t - x_at[other] + math.log(p_at[start + other])
+            q = 1 / (1 + math.exp(min(u, 184.0)))  # from 1e-80 down, q is too small to move the others
+            if q <= enough:
+                break
+            x_at[t], t = x_t, int(row.argmax())
+        minus_q_at[0] = -q
+        x.add_(torch.special.xlog1py(slope, row.mul_(minus_q), out=change))
+        log_q = -u if u > 40 else math.log(q)
+        x_at[t] = max(x_t + log_q * rate, -_FARTHEST)
+        steps.top.append(t)
+        steps.rest.append(q)
+        start += size
+        if x_at[after[t]] > x_at[t]:
+            t = after[t]
+    return steps
+
+
+def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
+    """Return tau times the gradient of <g, gates> with respect to the logits.
+
+    The adjoint a of x follows a += p * (b - <p, b>), b = g - a / (tau (1 - p)), from the last step to the first. At t
+    both b_t and 1 / (1 - p_t) may overflow, and only q b_t = q g_t - a_t / tau is used. For the others the step is
+    a = d * a + p * g - p * (m + p_t b_t), with d = 1 - p / (tau (1 - p)) and m = <p, b> over the others. As a sums to
+    0, m is <p, g> + <d, a>.
+    """
+    p = -steps.minus_p
+    d = 1 - p / (steps.minus_p + 1).mul_(tau)
+    m_g = p.mv(g).tolist()
+    rows = (steps.rows, d.unbind(), p.mul_(g).unbind(), m_g, steps.rest, steps.top)
+    g_at, rate, pause = g.tolist(), 1 / tau, _clamp_interval(len(g), tau)
+    a_at, a = _shared(torch.zeros_like(g))
+    c_at, c = _shared(g.new_zeros(1))
+    for step, (minus_p, d_k, p_g, m, q, t) in enumerate(zip(*map(reversed, rows), strict=True)):
+        if step % pause == 0:
+            a.clamp_(-_FARTHEST, _FARTHEST)
+        m += d_k.dot(a).item()
+        a_t, p_t = a_at[t], 1 - q
+        p_b = p_t * (q * g_at[t] - a_t * rate)
+        c_at[0] = m + p_b / q
+        torch.addcmul(p_g, d_k, a, out=a).addcmul_(minus_p, c)
+        a_at[t] = a_t + p_b - p_t * m
+    return a.clamp_(-_FARTHEST, _FARTHEST)
+
+
+def _clamp_interval(size: int, tau: float) -> int:
+    """Return the number of steps in which the adjoint grows by less than 1e50. One step multiplies by 20 H / tau."""
+    return max(1, int(50 / math.log10(1 + 20 * size / tau)))
+
+
+def _shared(values: Tensor) -> tuple["array[float]", Tensor]:
+    """Copy `values` to memory seen twice: an array makes scalar access as cheap as that of a list."""
+    cells = array("d", bytes(8 * len(values)))
+    return cells, torch.frombuffer(cells, dtype=torch.float64).copy_(values)
+
+
+def _successors(x: Tensor) -> list[int]:
+    """Return, for each head, the head that follows it in descending order of x; the last is followed by the first."""
+    order = torch.argsort(x, descending=True)
+    after = torch.empty_like(order)
+    after[order] = order.roll(-1)
+    return after.tolist()
+
+
+class _Threshold(torch.autograd.Function):
+    """g = sigmoid((r - nu) / tau) with sum(g) = k, differentiated by the implicit function theorem."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, k: float, tau: float) -> Tensor:
+        ctx.tau, ctx.slope = tau, None
+        if k == 0 or k == len(logits):
+            return torch.full_like(logits, float(k > 0))
+        with torch.inference_mode():
+            r = _exact(logits)
+            kth = torch.kthvalue(r, len(r) - math.ceil(k) + 1).values
+            x = _scaled(r, kth, tau)
+            x -= _threshold(x, float(k))
+            gates = torch.sigmoid(x)
+            ctx.slope = gates * torch.sigmoid(-x)
+        return _like(gates, logits)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        total = 0.0 if ctx.slope is None else float(ctx.slope.sum())
+        if total == 0:  # the gates are hard
+            return torch.zeros_like(grad), None, None
+        with torch.inference_mode():
+            g = _exact(grad)
+            result = ctx.slope * (g - ctx.slope.dot(g) / total) / ctx.tau
+        return _like(result, grad), None, None
+
+
+def _threshold(x: Tensor, k: float) -> float:
+    """Solve sum(sigmoid(x - c)) = k for c, where the ceil(k)-th largest x is 0.
+
+    What the heads below 0 hold and what the others lack to be 1 must balance: spill = lack. The difference of their
+    logarithms is nearly linear in c, so Newton's method needs about five steps from anywhere. A bracket keeps it safe.
+    """
+    upper, lower = x[x >= 0], x[x < 0]
+    spare = len(upper) - k
+    low = math.log(spare / k) if spare > 0 else float(lower.max()) - math.log(k)
+    high = math.log((len(x) - k) / (k - math.ceil(k) + 1))
+    c = (low + high) / 2
+    for _ in range(200):
+        spill, spill_slope = _sigmoid_sum(lower - c)
+        lack, lack_slope = _sigmoid_sum(c - upper)
+        spill, lack = max(spill + spare, 5e-324), max(lack, 5e-324)
+        slope = spill_slope / spill + lack_slope / lack
+        excess = math.log(spill) - math.log(lack)
+        low, high = (c, high) if excess > 0 else (low, c)
+        following = c + excess / max(slope, 1e-300)
+        if not low <= following <= high:
+            following = (low + high) / 2
+        change, c = abs(following - c), following
+        if change <= 1e-9:  # convergence is quadratic: what is left is rounding
+            break
+    return c
+
+
+def _sigmoid_sum(x: Tensor) -> tuple[float, float]:
+    """Return the sum of sigmoid(x) and of its derivative."""
+    value = torch.sigmoid(x)
+    return float(value.sum()), float(value.dot(1 - value))
+
+
+_RELAXATIONS: dict[str, type[torch.autograd.Function]] = {"successive": _Successive, "threshold": _Threshold}
+
+
+# ------------------------------------------------------------------------------------------------------------ checks
+
+
+def _check_vector(logits: Tensor) -> None:
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        kind = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise TypeError(f"`logits` must be a tensor of floating point numbers; got {kind}.")
+    if logits.ndim != 1:
+        raise ValueError(f"`logits` must have one dimension, one value per head; got shape {tuple(logits.shape)}.")
+
+
+def _check_k(k: float, size: int, hint: str = "") -> None:
+    _check_range(k, size)
+    if not isinstance(k, numbers.Integral):
+        raise ValueError(f"`k` must be an integer; got {k}.{hint}")
+
+
+def _check_range(k: float, size: int) -> None:
+    if not isinstance(k, numbers.Real):
+        raise TypeError(f"`k` must be a number; got {type(k).__name__}.")
+    if not 0 <= k <= size:
+        raise ValueError(f"`k` must be between 0 and {size} (the number of logits); got {k}.")
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"`{name}` must be positive and finite; got {value}.")
+
+
+def _check_not_negative(name: str, value: int) -> None:
+    if not value >= 0:
+        raise ValueError(f"`{name}` must not be negative; got {value}.")
+
+
+def _check_hard_concrete(beta: float, stretch: tuple[float, float]) -> tuple[float, float]:
+    _check_positive("beta", beta)
+    low, high = stretch
+    if not (low < 0 and high > 1):
+        raise ValueError(f"`stretch` must start below 0 and end above 1, such as (-0.1, 1.1); got ({low}, {high}).")
+    return low, high

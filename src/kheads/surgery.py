@@ -1,0 +1,243 @@
+"""Removal: slices the parameters of every site to the heads that stay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kheads.anatomy import IndexedArgument, LocatedSite, OwnTable, Plan, is_gated, locate, rows, unwrap
+from kheads.heads import HeadSet
+from kheads.rebuild import FORMAT, IndexArgument, Silence, give_own_table, hook_of, set_attribute, set_hook, set_tensor
+
+
+def remove(model: nn.Module, kept: HeadSet, unit: str = "group") -> nn.Module:
+    """Removes every head that is not in `kept`, in place, and returns the (unwrapped) model.
+
+    The result computes what the model computes with the other heads gated to zero. An emptied site does no attention
+    work; only its output bias remains. Where the class cannot run without a head, or a key-value cache reads its length
+    from the site, one head stays as a ghost: its output is zero, and it counts as removed (see `ghosts`).
+
+    Optimizers made before hold the old parameters; make them anew.
+
+    Args:
+        model: a supported model, pruned before or not.
+        kept: the heads that stay.
+        unit: what counts as a head where query heads share keys and values, as in `discover`.
+    """
+    model = unwrap(model)
+    located = locate(model, unit)
+    kept.check([found.site for found in located])
+    _refuse(model)
+    tables = _position_tables(located)
+    heads = dict(kept.heads)
+    for found in located:
+        _cut(found, _plan(found, heads.get(found.site.name, ())), tables)
+    if hasattr(model, "config"):
+        model.config.kheads = architecture(model)
+    return model
+
+
+def ghosts(model: nn.Module) -> tuple[str, ...]:
+    """Names the emptied sites that keep one silent head, because their class or the cache needs it."""
+    return tuple(found.site.name for found in locate(model) if found.ghost)
+
+
+def architecture(model: nn.Module) -> dict[str, Any]:
+    """Describes how the model differs from the one its config describes; `rebuild` reads it back."""
+    model = unwrap(model)
+    located = locate(model)
+    paths = {id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    record: dict[str, Any] = {"format": FORMAT}
+    record.update({key: {} for key in ("sites", "tensors", "attributes", "lists", "tables", "arguments")})
+    record["silent"] = []
+    for found in located:
+        _describe(found, paths, record)
+    return record
+
+
+def _refuse(model: nn.Module) -> None:
+    if is_gated(model):
+        raise RuntimeError("The model is gated; leave `gated(...)` or `detach` its gates before removing heads.")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ValueError("Some weights are on the meta device (not loaded or offloaded); load the whole model first.")
+
+
+def _plan(found: LocatedSite, heads: Sequence[int]) -> Plan:
+    """Turns kept heads into kept query heads and their key-value heads.
+
+    With n_i kept query heads in group i and g the greatest common divisor of the n_i, each key-value head is repeated
+    n_i / g times and serves g query heads. Whole groups, or the same number in each, need no repeat.
+    """
+    group = found.heads // found.kv if found.kv else 1
+    per_unit = found.site.heads_per_unit
+    query = [head * per_unit + member for head in heads for member in range(per_unit)]
+    counts = [sum(head // group == index for head in query) for index in range(found.kv)]
+    common = math.gcd(*counts) if any(counts) else 1
+    kv = [index for index, count in enumerate(counts) for _ in range(count // common)]
+    return Plan(tuple(query), tuple(kv), group)
+
+
+def _cut(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
+    ghost = not plan.query and found.heads > 0 and (found.keeps_time or not found.layout.empty)
+    if ghost:
+        plan = Plan((0,), (0,), plan.group)
+    state = _next_state(found, plan, ghost)
+    _cut_projections(found, plan)
+    _cut_per_head(found, plan)
+    _cut_bias(found, plan, tables)
+    if ghost:
+        set_tensor(found.output, "weight", torch.zeros_like(found.output.weight))
+        set_hook(found.output, Silence())
+    _set_counts(found, plan)
+    found.module.kheads_state = state  # type: ignore[assignment]  # a plain record, not a tensor or module
+
+
+def _next_state(found: LocatedSite, plan: Plan, ghost: bool) -> dict[str, Any]:
+    """Records what stays in the numbering of the unpruned model, whatever was removed before."""
+    old = _state(found)
+    return {
+        "query": [old["query"][head] for head in plan.query],
+        "kv": [old["kv"][head] for head in plan.kv],
+        "of": old["of"],
+        "of_kv": old["of_kv"],
+        "ghost": ghost,
+    }
+
+
+def _state(found: LocatedSite) -> dict[str, Any]:
+    whole = {"query": list(range(found.heads)), "kv": list(range(found.kv)), "of": found.heads, "of_kv": found.kv}
+    return getattr(found.module, "kheads_state", {**whole, "ghost": False})
+
+
+def _cut_projections(found: LocatedSite, plan: Plan) -> None:
+    def size(name: str) -> int:
+        return found.layout.size(found.module, name)
+
+    for path, text in found.layout.rows.items():
+        for owner, name, axis in _output_tensors(found.module, path):
+            _take(owner, name, axis, rows(text, size, found.heads, found.kv, plan))
+    width = found.site.head_dim
+    columns = [head * width + column for head in plan.query for column in range(width)]
+    _take(found.output, "weight", 0 if _is_conv1d(found.output) else 1, columns)
+
+
+def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
+    for path, axis in found.layout.per_head.items():
+        heads = plan.kv if path.startswith("kv:") else plan.query
+        parent, name, value = _resolve(found.module, path.removeprefix("kv:"))
+        if isinstance(value, nn.ModuleList):
+            setattr(parent, name, nn.ModuleList([value[head] for head in heads]))
+        elif value is not None:
+            _take(parent, name, axis, heads)
+
+
+def _cut_bias(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
+    bias, module = found.layout.bias, found.module
+    if isinstance(bias, IndexedArgument):
+        old = hook_of(module, IndexArgument)
+        heads = [old.heads[head] for head in plan.query] if old else list(plan.query)
+        set_hook(module, IndexArgument(bias.name, bias.axis, heads, old.of if old else found.heads, bias.fused))
+    elif isinstance(bias, OwnTable):
+        table = tables.get(id(module))
+        embedding = None
+        if table is not None:
+            kept = table.detach()[:, list(plan.query)].clone()
+            embedding = nn.Embedding(*kept.shape, _weight=kept)
+            embedding.weight.requires_grad_(table.requires_grad)
+        give_own_table(module, bias.name, embedding)
+
+
+def _position_tables(located: Sequence[LocatedSite]) -> dict[int, Tensor]:
+    """The table that each self-attention of a T5-like stack uses: its own, or that of the stack's first layer."""
+    tables: dict[int, Tensor] = {}
+    current: dict[str, Tensor] = {}
+    for found in located:
+        if not isinstance(found.layout.bias, OwnTable) or found.site.kind == "cross":
+            continue
+        stack = found.site.name.split(".block.")[0]
+        own = getattr(found.module, found.layout.bias.name, None)
+        if own is not None:
+            current[stack] = own.weight
+        tables[id(found.module)] = current[stack]
+    return tables
+
+
+def _set_counts(found: LocatedSite, plan: Plan) -> None:
+    values = {
+        "heads": len(plan.query),
+        "kv": len(plan.kv),
+        "group": plan.new_group,
+        "heads*width": len(plan.query) * found.site.head_dim,
+    }
+    for path, what in found.layout.counts.items():
+        if _resolve(found.module, path)[2] is not None:
+            set_attribute(found.module, path, values[what])
+
+
+def _take(owner: nn.Module, name: str, axis: int, indices: Sequence[int]) -> None:
+    old = getattr(owner, name)
+    index = torch.tensor(list(indices), dtype=torch.long, device=old.device)
+    set_tensor(owner, name, old.detach().index_select(axis, index).clone())
+
+
+def _output_tensors(module: nn.Module, path: str) -> list[tuple[nn.Module, str, int]]:
+    """The tensors of a projection that have its output axis: (owner, name, axis)."""
+    parent, name, value = _resolve(module, path)
+    if value is None:
+        return []
+    if not isinstance(value, nn.Module):
+        return [(parent, name, 0)]
+    tensors = [(value, "weight", 1 if _is_conv1d(value) else 0)]
+    return tensors + ([(value, "bias", 0)] if getattr(value, "bias", None) is not None else [])
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    return hasattr(module, "nf")
+
+
+def _resolve(module: nn.Module, path: str) -> tuple[Any, str, Any]:
+    """Returns (owner, name, value) of a path; value None where it is absent."""
+    parent, _, name = path.rpartition(".")
+    try:
+        owner = attrgetter(parent)(module) if parent else module
+    except AttributeError:
+        return None, name, None
+    return owner, name, getattr(owner, name, None)
+
+
+def _describe(found: LocatedSite, paths: dict[int, str], record: dict[str, Any]) -> None:
+    name, layout, module = found.site.name, found.layout, found.module
+    prefix = f"{name}." if name else ""
+    record["sites"][name] = _state(found)
+    if "kheads_state" not in module.__dict__:
+        return
+    owners = [(owner, tensor) for path in layout.rows for owner, tensor, _ in _output_tensors(module, path)]
+    owners.append((found.output, "weight"))
+    for path in layout.per_head:
+        owner, tensor, value = _resolve(module, path.removeprefix("kv:"))
+        if isinstance(value, nn.ModuleList):
+            record["lists"][prefix + path.removeprefix("kv:")] = len(value)
+        elif value is not None:
+            owners.append((owner, tensor))
+    for owner, tensor in owners:
+        value = getattr(owner, tensor)
+        record["tensors"][paths[id(value)]] = list(value.shape)
+    if found.ghost:
+        if found.output.weight.any():
+            raise ValueError(f"The silent head of the emptied site {name!r} has weights; set its output to 0.")
+        record["silent"].append(prefix + layout.o)
+    for path in layout.counts:
+        value = _resolve(module, path)[2]
+        if value is not None:
+            record["attributes"][prefix + path] = value
+    if isinstance(layout.bias, OwnTable):
+        table = getattr(module, layout.bias.name, None)
+        shape = list(table.weight.shape) if table is not None else None
+        record["tables"][name] = {"name": layout.bias.name, "shape": shape}
+    if (hook := hook_of(module, IndexArgument)) is not None:
+        record["arguments"][name] = hook.record()

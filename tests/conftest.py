@@ -1,0 +1,54 @@
+"""Fixtures: one tiny model of every family, and sets of heads that probe the corners."""
+
+import copy
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from families import FAMILIES, tiny
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from kheads import HeadSet, Site
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+logging.disable_progress_bar()
+logging.set_verbosity(logging.CRITICAL)
+torch.set_num_threads(2)
+
+_MODELS: dict[str, PreTrainedModel] = {}
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], PreTrainedModel]:
+    """Gives an untouched copy of a family's model at every call."""
+
+    def build(name: str) -> PreTrainedModel:
+        if name not in _MODELS:
+            _MODELS[name] = tiny(name)
+        return copy.deepcopy(_MODELS[name])
+
+    return build
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    """Every family in turn."""
+    return request.param
+
+
+@pytest.fixture(params=[name for name, family in FAMILIES.items() if family.generates])
+def generating_family(request: pytest.FixtureRequest) -> str:
+    """Every family that generates text in turn."""
+    return request.param
+
+
+def subsets(sites: tuple[Site, ...], count: int = 4) -> list[HeadSet]:
+    """Sets of heads: none, all, one site emptied, and random ones that leave uneven sites."""
+    total = sum(site.num_heads for site in sites)
+    masks = [torch.zeros(total), torch.ones(total), torch.ones(total)]
+    masks[2][: sites[0].num_heads] = 0
+    for seed in range(count):
+        masks.append((torch.rand(total, generator=torch.Generator().manual_seed(seed)) < 0.5).double())
+    return [HeadSet.from_mask(mask, sites) for mask in masks]
