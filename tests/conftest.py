@@ -3,13 +3,14 @@
 import copy
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, tiny
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from families import FAMILIES, tiny
 from kheads import HeadSet, Site
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -21,7 +22,7 @@ _MODELS: dict[str, PreTrainedModel] = {}
 
 
 @pytest.fixture
-def fresh() -> Callable[[str], PreTrainedModel]:
+def fresh() -> Callable[[str], Any]:
     """Gives an untouched copy of a family's model at every call."""
 
     def build(name: str) -> PreTrainedModel:

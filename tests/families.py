@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import transformers
@@ -25,7 +26,7 @@ class Family:
     vision: bool = False
 
 
-def tiny(name: str, seed: int = 0) -> PreTrainedModel:
+def tiny(name: str, seed: int = 0) -> Any:
     """A model of the family, in eval mode, in which every parameter is random, norms and biases included."""
     torch.manual_seed(seed)
     with warnings.catch_warnings():
@@ -38,7 +39,9 @@ def tiny(name: str, seed: int = 0) -> PreTrainedModel:
                 continue
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() > 1:
-                scale = 0.8 if "relative_attention_bias" in path or "embed" in path else 1.2 / parameter.shape[-1] ** 0.5
+                scale = (
+                    0.8 if "relative_attention_bias" in path or "embed" in path else 1.2 / parameter.shape[-1] ** 0.5
+                )
                 parameter.copy_(noise * scale)
             else:
                 parameter.copy_(noise * 0.3 + ("norm" in path.lower() and path.endswith("weight")))
@@ -64,13 +67,13 @@ def inputs(name: str, batch: int = 3, length: int = 7, seed: int = 1) -> dict[st
     return given
 
 
-def logits(model: torch.nn.Module, given: dict[str, Tensor]) -> Tensor:
+def logits(model: Any, given: dict[str, Tensor]) -> Tensor:
     """The model's main output."""
     out = model(**given)
     return out.logits if "logits" in out else out.last_hidden_state
 
 
-def _bert_sized(config: str, **extra: object) -> dict[str, object]:
+def _bert_sized(config: str, **extra: Any) -> dict[str, Any]:
     return {
         "vocab_size": VOCAB,
         "hidden_size": 32,
@@ -83,11 +86,11 @@ def _bert_sized(config: str, **extra: object) -> dict[str, object]:
     }
 
 
-def _build(cls: str, config: str, **fields: object) -> PreTrainedModel:
+def _build(cls: str, config: str, **fields: Any) -> PreTrainedModel:
     return getattr(transformers, cls)(getattr(transformers, config)(**fields))
 
 
-def _bart_sized(**extra: object) -> dict[str, object]:
+def _bart_sized(**extra: Any) -> dict[str, Any]:
     return {
         "vocab_size": VOCAB,
         "d_model": 32,
@@ -107,7 +110,7 @@ def _bart_sized(**extra: object) -> dict[str, object]:
     }
 
 
-def _llama_sized(**extra: object) -> dict[str, object]:
+def _llama_sized(**extra: Any) -> dict[str, Any]:
     return _bert_sized(
         "llama",
         num_attention_heads=8,
@@ -136,7 +139,7 @@ def _bert2bert() -> PreTrainedModel:
     return transformers.EncoderDecoderModel(config=config)
 
 
-def _gpt2_sized(**extra: object) -> dict[str, object]:
+def _gpt2_sized(**extra: Any) -> dict[str, Any]:
     return {
         "vocab_size": VOCAB,
         "n_embd": 32,
@@ -208,9 +211,7 @@ FAMILIES: dict[str, Family] = {
     "bert2gpt2": Family(_bert2gpt2, encoder_decoder=True, generates=True),
     "gpt2": Family(lambda: _build("GPT2LMHeadModel", "GPT2Config", **_gpt2_sized()), generates=True),
     "gpt-neox": Family(
-        lambda: _build(
-            "GPTNeoXForCausalLM", "GPTNeoXConfig", **_bert_sized("neox", bos_token_id=1, eos_token_id=2)
-        ),
+        lambda: _build("GPTNeoXForCausalLM", "GPTNeoXConfig", **_bert_sized("neox", bos_token_id=1, eos_token_id=2)),
         generates=True,
     ),
     "llama": Family(lambda: _build("LlamaForCausalLM", "LlamaConfig", **_llama_sized()), generates=True),

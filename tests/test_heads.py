@@ -93,7 +93,11 @@ def test_uniform_keeps_the_same_number_everywhere() -> None:
         (12, Constraints(min_per_site=5), "Site 'enc.0' must keep 5 heads, but has only 4."),
         (4, Constraints(quotas={"cross": 6}), "`quotas` ask for 6 heads, more than k = 4."),
         (9, Constraints(quotas={"cross": 6}), "Kind 'cross' must keep 6 heads, but has only 5."),
-        (9, Constraints(quotas={"vision": 1}), "names the kind 'vision'; this model has 'cross', 'decoder', 'encoder'."),
+        (
+            9,
+            Constraints(quotas={"vision": 1}),
+            "names the kind 'vision'; this model has 'cross', 'decoder', 'encoder'.",
+        ),
         (9, Constraints(quotas={"cross": 0}), "The rest of the model must keep 9 heads, but has only 7."),
         (3, Constraints(protected={"dec.0": [3]}), "Site 'dec.0' has 3 heads (0 to 2); got head 3."),
         (

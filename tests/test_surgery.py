@@ -3,20 +3,21 @@
 import copy
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
-from conftest import subsets
-from families import FAMILIES, inputs, logits
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-import kheads
+from conftest import subsets
+from families import FAMILIES, inputs, logits
 from kheads import HeadSet, discover, gated, ghosts, remove
 from kheads.anatomy import locate
 
-Fresh = Callable[[str], PreTrainedModel]
+Fresh = Callable[[str], Any]
 
 
 def differences(model: PreTrainedModel, pruned: PreTrainedModel, mask: Tensor, family: str, unit: str) -> Tensor:
@@ -172,7 +173,7 @@ def test_the_result_compiles(name: str, fresh: Fresh) -> None:
     torch.compiler.reset()
 
 
-def test_the_result_serves_in_a_pipeline(fresh: Fresh, tmp_path) -> None:  # noqa: ANN001
+def test_the_result_serves_in_a_pipeline(fresh: Fresh, tmp_path: Path) -> None:
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"]))
     tokenizer = transformers.BertTokenizer(str(vocabulary))

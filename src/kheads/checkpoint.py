@@ -99,7 +99,7 @@ def new_folder(directory: str | Path, overwrite: bool = False) -> Iterator[Path]
 
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
-    model = unwrap(model)  # type: ignore[assignment]  # checked on the next line
+    model = unwrap(model)
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"`save` needs a transformers model; got {type(model).__name__}. Save its parts with torch.")
     if is_gated(model):

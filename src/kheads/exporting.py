@@ -1,4 +1,4 @@
-"""Export: a folder that loads where kheads is not installed. Nothing is called done before it was loaded and compared."""
+"""Export: a folder that loads where kheads is not installed, loaded there and compared before it is called done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -51,8 +50,8 @@ class ExportError(RuntimeError):
 def export(directory: str | Path, out: str | Path, to: str = "hub", overwrite: bool = False) -> Path:
     """Turns a folder that `save` wrote into one that loads elsewhere.
 
-    `to="hub"`: `AutoModel...from_pretrained(out, trust_remote_code=True)` loads it with no kheads installed: one file of
-    code lies beside the weights. Loading is tried in a new process, and the outputs compared, before anything is
+    `to="hub"`: `AutoModel...from_pretrained(out, trust_remote_code=True)` loads it with no kheads installed: one file
+    of code lies beside the weights. Loading is tried in a new process, and the outputs compared, before anything is
     written to `out`.
 
     Args:
@@ -134,7 +133,10 @@ def _model_card(model: PreTrainedModel, auto_map: dict[str, str]) -> str:
     sites = model.config.kheads["sites"]
     kept = HeadSet.from_dict({name: [] if site["ghost"] else site["query"] for name, site in sites.items()})
     total = sum(site["of"] for site in sites.values())
-    lines = [f"| {name} | {len(heads)} of {sites[name]['of']} | {', '.join(map(str, heads)) or '-'} |" for name, heads in kept.heads]
+    lines = [
+        f"| {name} | {len(heads)} of {sites[name]['of']} | {', '.join(map(str, heads)) or '-'} |"
+        for name, heads in kept.heads
+    ]
     return _CARD.format(
         model_class=type(model).__name__,
         auto_class=_auto_class(model, auto_map),

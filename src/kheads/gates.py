@@ -140,8 +140,8 @@ class Gates(nn.Module):
         if torch._C._current_graph_task_id() == -1:
             if self._grad and not torch.is_grad_enabled():
                 raise RuntimeError(
-                    "A part of the model runs without gradients (reentrant gradient checkpointing?), so its gates would "
-                    'learn nothing; pass gradient_checkpointing_kwargs={"use_reentrant": False}.'
+                    "A part of the model runs without gradients (reentrant gradient checkpointing?), so its gates "
+                    'would learn nothing; pass gradient_checkpointing_kwargs={"use_reentrant": False}.'
                 )
             return
         if self._draws > 1:
@@ -211,7 +211,9 @@ def _check_values(values: Tensor, located: Sequence[LocatedSite]) -> None:
     total = sum(found.site.num_heads for found in located)
     if not isinstance(values, Tensor) or not values.is_floating_point():
         given = values.dtype if isinstance(values, Tensor) else type(values).__name__
-        raise TypeError(f"`values` must be a floating-point tensor of shape ({total},) or (batch, {total}); got {given}.")
+        raise TypeError(
+            f"`values` must be a floating-point tensor of shape ({total},) or (batch, {total}); got {given}."
+        )
     if values.dim() not in (1, 2) or values.shape[-1] != total:
         raise ValueError(
             f"`values` must have shape ({total},) or (batch, {total}), one value per head; got {tuple(values.shape)}."

@@ -133,7 +133,9 @@ class Constraints:
     quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def select(scores: Tensor | Sequence[float], k: int, sites: Sequence[Site], constraints: Constraints | None = None) -> HeadSet:
+def select(
+    scores: Tensor | Sequence[float], k: int, sites: Sequence[Site], constraints: Constraints | None = None
+) -> HeadSet:
     """Keeps the `k` heads of highest score; the lower index wins a tie.
 
     The only place where scores become heads: straight-through forwards, evaluation during training and the final
@@ -173,7 +175,12 @@ def _demands(k: int, sites: tuple[Site, ...], constraints: Constraints) -> list[
     per_site = _heads_per_site(k, sites, constraints)
     quotas = _checked_quotas(k, sites, constraints)
     demands = [
-        (_mask_where(sites, lambda other, name=site.name: other.name == name), per_site, constraints.uniform, f"Site {site.name!r}")
+        (
+            _mask_where(sites, lambda other, name=site.name: other.name == name),
+            per_site,
+            constraints.uniform,
+            f"Site {site.name!r}",
+        )
         for site in sites
         if site.num_heads or constraints.uniform
     ]

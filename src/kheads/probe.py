@@ -26,7 +26,7 @@ def probe_inputs(model: PreTrainedModel, batch: int = 2, length: int = 8) -> dic
     return given
 
 
-def probe_outputs(model: PreTrainedModel, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def probe_outputs(model: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns what the model computes from the inputs: its main output, and the tokens it generates if it can."""
     training = model.training
     model.eval()

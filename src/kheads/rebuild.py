@@ -102,7 +102,7 @@ def set_attribute(root: Any, path: str, value: int) -> None:
     setattr(owner, name, value)
 
 
-def set_tensor(owner: nn.Module, name: str, tensor: torch.Tensor) -> None:
+def set_tensor(owner: Any, name: str, tensor: torch.Tensor) -> None:
     """Replaces a parameter or buffer and keeps the sizes that its module states true."""
     if name in owner._parameters:
         old = owner._parameters[name]
@@ -128,7 +128,8 @@ def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
     for site, table in record["tables"].items():
         module = model.get_submodule(_locate(model, site))
         like = next(module.parameters())
-        embedding = nn.Embedding(*table["shape"], device=like.device, dtype=like.dtype) if table["shape"] else None
+        rows, columns = table["shape"] or (0, 0)
+        embedding = nn.Embedding(rows, columns, device=like.device, dtype=like.dtype) if table["shape"] else None
         give_own_table(module, table["name"], embedding)
     for path, shape in record["tensors"].items():
         parent, _, name = _locate(model, path).rpartition(".")
@@ -156,17 +157,17 @@ def _locate(model: nn.Module, path: str) -> str:
     return f"{prefix}.{path}"
 
 
-def pruned_class(base: type) -> type:
+def pruned_class(base: Any) -> Any:
     """Returns a subclass of a transformers class whose instances have the shapes of their config's record."""
 
-    def __init__(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+    def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
         base.__init__(self, config, *args, **kwargs)
         record = getattr(config, "kheads", None)
         if record is not None:
             rebuild(self, record)
 
     # The class of the loaded model keeps the name that `config.architectures` states.
-    return type(base.__name__, (base,), {"__init__": __init__, "__module__": __name__, "__doc__": base.__doc__})
+    return type(base.__name__, (base,), {"__init__": build, "__module__": __name__, "__doc__": base.__doc__})
 
 
 def __getattr__(name: str) -> Any:

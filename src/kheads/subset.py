@@ -11,11 +11,13 @@ import math
 import numbers
 from array import array
 from collections.abc import Sequence
+from math import exp, inf, log
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.special import xlog1py
 
 __all__ = [
     "anneal",
@@ -110,12 +112,10 @@ def hard_concrete(
     return torch.clamp(gate * (high - low) + low, 0, 1)
 
 
-def hard_concrete_penalty(
-    log_alpha: Tensor, beta: float = 0.33, stretch: tuple[float, float] = (-0.1, 1.1)
-) -> Tensor:
+def hard_concrete_penalty(log_alpha: Tensor, beta: float = 0.33, stretch: tuple[float, float] = (-0.1, 1.1)) -> Tensor:
     """Return the probability of each gate to be non-zero, (H,); their sum is the penalty L_C of eq. 22."""
     low, high = _check_hard_concrete(beta, stretch)
-    return torch.sigmoid(log_alpha - beta * math.log(-low / high))
+    return torch.sigmoid(log_alpha - beta * log(-low / high))
 
 
 # ----------------------------------------------------------------------------------------------------- relaxed top-K
@@ -189,6 +189,7 @@ class _Steps(NamedTuple):
     rows: tuple[Tensor, ...]  # its rows
     top: list[int]  # t
     rest: list[float]  # q = 1 - p_t, the probability of the others
+    chosen: Tensor  # (H,): the sum of p_t, at t
 
 
 class _Successive(torch.autograd.Function):
@@ -202,8 +203,7 @@ class _Successive(torch.autograd.Function):
         with torch.inference_mode():
             r = _exact(logits)
             ctx.steps = steps = _successive_softmax(_scaled(r, r.max(), tau), k, tau)
-            gates = -steps.minus_p.sum(0)
-            gates.index_add_(0, torch.tensor(steps.top), 1 - torch.tensor(steps.rest, dtype=torch.float64))
+            gates = steps.chosen - steps.minus_p.sum(0)
         return _like(gates, logits)
 
     @staticmethod
@@ -228,36 +228,38 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
     head after the last one in the order of the first logits; a poor guess shows in its own p_t.
     """
     size, rate, enough = len(x), 1 / tau, 1 - 0.1 / len(x)
-    x_at, x = _shared(x)
-    p_at, minus_p = _shared(x.new_zeros(k * size))
-    minus_p = minus_p.view(k, size)
-    minus_q_at, minus_q = _shared(x.new_zeros(1))
-    slope, change = x.new_full((1,), rate), torch.empty_like(x)
-    steps = _Steps(minus_p, minus_p.unbind(), [], [])
-    after = _successors(x)
-    t, start = int(x.argmax()), 0
-    for row in steps.rows:
+    order = torch.argsort(x, descending=True).tolist()
+    after = dict(zip(order, order[1:] + order[:1], strict=True))
+    (x_at, x), x_0 = _shared(size), x
+    x.copy_(x_0)
+    p_at, minus_p = _shared(k, size)
+    minus_q_at, minus_q = _shared(1)
+    chosen_at, chosen = _shared(size)
+    slope, change = torch.full_like(minus_q, rate), torch.empty_like(x)
+    rows, top, rest = minus_p.unbind(), [], []
+    t, start = order[0], 0
+    for row in rows:
         while True:
-            x_t, x_at[t] = x_at[t], -math.inf
+            x_t, x_at[t] = x_at[t], -inf
             torch.softmax(x, 0, out=row)
             other = after[t]
             if p_at[start + other] < 1e-200:
                 other = int(row.argmax())
-            u = x_t - x_at[other] + math.log(p_at[start + other])
-            q = 1 / (1 + math.exp(min(u, 184.0)))  # from 1e-80 down, q is too small to move the others
+            u = x_t - x_at[other] + log(p_at[start + other])
+            q = 1 / (1 + exp(u)) if u < 184 else 1e-80  # less would not move the others either
             if q <= enough:
                 break
             x_at[t], t = x_t, int(row.argmax())
         minus_q_at[0] = -q
-        x.add_(torch.special.xlog1py(slope, row.mul_(minus_q), out=change))
-        log_q = -u if u > 40 else math.log(q)
-        x_at[t] = max(x_t + log_q * rate, -_FARTHEST)
-        steps.top.append(t)
-        steps.rest.append(q)
+        x.add_(xlog1py(slope, row.mul_(minus_q), out=change))
+        x_at[t] = max(x_t + rate * (log(q) if u < 40 else -u), -_FARTHEST)
+        chosen_at[t] += 1 - q
+        top.append(t)
+        rest.append(q)
         start += size
         if x_at[after[t]] > x_at[t]:
             t = after[t]
-    return steps
+    return _Steps(minus_p, rows, top, rest, chosen)
 
 
 def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
@@ -273,8 +275,8 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     m_g = p.mv(g).tolist()
     rows = (steps.rows, d.unbind(), p.mul_(g).unbind(), m_g, steps.rest, steps.top)
     g_at, rate, pause = g.tolist(), 1 / tau, _clamp_interval(len(g), tau)
-    a_at, a = _shared(torch.zeros_like(g))
-    c_at, c = _shared(g.new_zeros(1))
+    a_at, a = _shared(len(g))
+    c_at, c = _shared(1)
     for step, (minus_p, d_k, p_g, m, q, t) in enumerate(zip(*map(reversed, rows), strict=True)):
         if step % pause == 0:
             a.clamp_(-_FARTHEST, _FARTHEST)
@@ -292,18 +294,10 @@ def _clamp_interval(size: int, tau: float) -> int:
     return max(1, int(50 / math.log10(1 + 20 * size / tau)))
 
 
-def _shared(values: Tensor) -> tuple["array[float]", Tensor]:
-    """Copy `values` to memory seen twice: an array makes scalar access as cheap as that of a list."""
-    cells = array("d", bytes(8 * len(values)))
-    return cells, torch.frombuffer(cells, dtype=torch.float64).copy_(values)
-
-
-def _successors(x: Tensor) -> list[int]:
-    """Return, for each head, the head that follows it in descending order of x; the last is followed by the first."""
-    order = torch.argsort(x, descending=True)
-    after = torch.empty_like(order)
-    after[order] = order.roll(-1)
-    return after.tolist()
+def _shared(*shape: int) -> tuple["array[float]", Tensor]:
+    """Return zeros seen twice: as a flat array, whose scalars are cheap to read and write, and as a tensor."""
+    cells = array("d", [0.0]) * math.prod(shape)
+    return cells, torch.frombuffer(cells, dtype=torch.float64).view(shape)
 
 
 class _Threshold(torch.autograd.Function):
@@ -343,15 +337,16 @@ def _threshold(x: Tensor, k: float) -> float:
     """
     upper, lower = x[x >= 0], x[x < 0]
     spare = len(upper) - k
-    low = math.log(spare / k) if spare > 0 else float(lower.max()) - math.log(k)
-    high = math.log((len(x) - k) / (k - math.ceil(k) + 1))
+    low = log(spare / k) if spare > 0 else float(lower.max()) - log(k)
+    high = log((len(x) - k) / (k - math.ceil(k) + 1))
+    low, high = low - 1, high + 1  # a root at the edge may be approached from both sides
     c = (low + high) / 2
     for _ in range(200):
         spill, spill_slope = _sigmoid_sum(lower - c)
         lack, lack_slope = _sigmoid_sum(c - upper)
         spill, lack = max(spill + spare, 5e-324), max(lack, 5e-324)
         slope = spill_slope / spill + lack_slope / lack
-        excess = math.log(spill) - math.log(lack)
+        excess = log(spill) - log(lack)
         low, high = (c, high) if excess > 0 else (low, c)
         following = c + excess / max(slope, 1e-300)
         if not low <= following <= high:
@@ -396,7 +391,7 @@ def _check_range(k: float, size: int) -> None:
 
 
 def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
+    if not 0 < value < inf:
         raise ValueError(f"`{name}` must be positive and finite; got {value}.")
 
 

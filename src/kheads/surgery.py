@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,10 @@ from kheads.anatomy import IndexedArgument, LocatedSite, OwnTable, Plan, is_gate
 from kheads.heads import HeadSet
 from kheads.rebuild import FORMAT, IndexArgument, Silence, give_own_table, hook_of, set_attribute, set_hook, set_tensor
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def remove(model: nn.Module, kept: HeadSet, unit: str = "group") -> nn.Module:
+
+def remove(model: Model, kept: HeadSet, unit: str = "group") -> Model:
     """Removes every head that is not in `kept`, in place, and returns the (unwrapped) model.
 
     The result computes what the model computes with the other heads gated to zero. An emptied site does no attention
@@ -37,8 +39,9 @@ def remove(model: nn.Module, kept: HeadSet, unit: str = "group") -> nn.Module:
     heads = dict(kept.heads)
     for found in located:
         _cut(found, _plan(found, heads.get(found.site.name, ())), tables)
-    if hasattr(model, "config"):
-        model.config.kheads = architecture(model)
+    config: Any = getattr(model, "config", None)
+    if config is not None:
+        config.kheads = architecture(model)
     return model
 
 
@@ -94,7 +97,7 @@ def _cut(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
         set_tensor(found.output, "weight", torch.zeros_like(found.output.weight))
         set_hook(found.output, Silence())
     _set_counts(found, plan)
-    found.module.kheads_state = state  # type: ignore[assignment]  # a plain record, not a tensor or module
+    found.module.kheads_state = state
 
 
 def _next_state(found: LocatedSite, plan: Plan, ghost: bool) -> dict[str, Any]:
@@ -147,7 +150,7 @@ def _cut_bias(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None
         embedding = None
         if table is not None:
             kept = table.detach()[:, list(plan.query)].clone()
-            embedding = nn.Embedding(*kept.shape, _weight=kept)
+            embedding = nn.Embedding(kept.shape[0], kept.shape[1], _weight=kept)
             embedding.weight.requires_grad_(table.requires_grad)
         give_own_table(module, bias.name, embedding)
 

@@ -37,14 +37,14 @@ class LocatedSite:
     """
 
     site: Site
-    module: nn.Module
+    module: Any  # an nn.Module, with the attributes that its layout names
     layout: Layout
     heads: int
     kv: int
     keeps_time: bool
 
     @property
-    def output(self) -> nn.Module:
+    def output(self) -> Any:
         """The output projection, at whose input the heads lie side by side."""
         return self.module.get_submodule(self.layout.o)
 
@@ -78,22 +78,24 @@ def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
     matched = {name: (module, layout) for name, module in model.named_modules() if (layout := _layout(module))}
     _refuse_unknown(model, set(matched))
     if not matched:
-        raise UnsupportedModelError(f"{type(model).__name__} has no attention heads that kheads could find. {_advice()}")
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has no attention heads that kheads could find. {_advice()}"
+        )
     timekeepers = _timekeepers(matched)
     return tuple(
         _located(name, module, layout, unit, name in timekeepers) for name, (module, layout) in matched.items()
     )
 
 
-def unwrap(model: nn.Module) -> nn.Module:
+def unwrap(model: Any) -> Any:
     """Looks through DistributedDataParallel, DataParallel and torch.compile."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"`model` must be a torch module; got {type(model).__name__}.")
     while True:
         if type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
-            model = model.module  # type: ignore[assignment]  # both keep the wrapped module there
+            model = model.module
         elif hasattr(model, "_orig_mod"):
-            model = model._orig_mod  # type: ignore[assignment]  # set by torch.compile
+            model = model._orig_mod
         else:
             return model
 
@@ -237,9 +239,9 @@ def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
 def _looks_like_attention(module: nn.Module) -> bool:
     cls = type(module).__name__.lower()
     children = dict(module.named_children())
-    return (
-        ("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())
-    ) or any(all(name in children for name in names) for names in _QKV_NAMES)
+    return (("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())) or any(
+        all(name in children for name in names) for names in _QKV_NAMES
+    )
 
 
 def _refuse_projection(name: str, projection: Any) -> None:

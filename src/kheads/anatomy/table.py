@@ -19,9 +19,7 @@ BERT = Layout(
     counts={"self.num_attention_heads": "heads", "self.all_head_size": "heads*width"},
 )
 BART = Layout(o="out_proj", rows={"q_proj": "q", "k_proj": "k", "v_proj": "v"}, counts={"num_heads": "heads"})
-LLAMA = Layout(
-    o="o_proj", rows={"q_proj": "q", "k_proj": "k", "v_proj": "v"}, counts={"num_key_value_groups": "group"}
-)
+LLAMA = Layout(o="o_proj", rows={"q_proj": "q", "k_proj": "k", "v_proj": "v"}, counts={"num_key_value_groups": "group"})
 T5 = Layout(
     o="o",
     rows={"q": "q", "k": "k", "v": "v"},
