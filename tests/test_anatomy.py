@@ -196,3 +196,7 @@ def test_projections_that_do_not_fit_are_refused(fresh: Fresh) -> None:
     del model.bert.encoder.layer[0].attention.self.value
     with pytest.raises(UnsupportedModelError, match="lacks one of the projections"):
         kheads.discover(model)
+    model = fresh("bert")
+    del model.bert.encoder.layer[0].attention.output.dense
+    with pytest.raises(UnsupportedModelError, match=r"attention.output.dense does not exist in this version"):
+        kheads.discover(model)

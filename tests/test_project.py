@@ -22,12 +22,19 @@ LAYERS: dict[str, int] = {
     "anatomy": 2,
     "gates": 3,
     "surgery": 3,
+    "methods": 4,
     "probe": 4,
+    "training": 5,
     "checkpoint": 5,
+    "tasks": 5,
     "exporting": 6,
+    "pruning": 6,
 }
-PACKAGE_ORDER = {"anatomy": ["layout", "table", "discovery", "__init__"]}
-TORCH_ONLY = {"subset", "heads", "anatomy", "gates", "surgery"}
+PACKAGE_ORDER = {
+    "anatomy": ["layout", "table", "discovery", "__init__"],
+    "methods": ["base", "dsp", "ste", "voita", "michel", "random", "__init__"],
+}
+TORCH_ONLY = {"subset", "heads", "anatomy", "gates", "surgery", "methods"}
 
 
 def imports(path: Path) -> set[str]:

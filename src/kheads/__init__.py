@@ -6,18 +6,31 @@ from kheads.checkpoint import CheckpointError, load, save
 from kheads.exporting import ExportError, export
 from kheads.gates import Gates, attach, detach, gated
 from kheads.heads import Constraints, HeadSet, Site, select
+from kheads.methods import DSP, METHODS, STE, Michel, Random, Voita
+from kheads.pruning import Plan, PruneResult, prune
 from kheads.surgery import ghosts, remove
+from kheads.training import HeadSeq2SeqTrainer, HeadTrainer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DSP",
+    "METHODS",
+    "STE",
     "CheckpointError",
     "Constraints",
     "ExportError",
     "Gates",
+    "HeadSeq2SeqTrainer",
     "HeadSet",
+    "HeadTrainer",
+    "Michel",
+    "Plan",
+    "PruneResult",
+    "Random",
     "Site",
     "UnsupportedModelError",
+    "Voita",
     "anatomy",
     "attach",
     "detach",
@@ -26,6 +39,7 @@ __all__ = [
     "gated",
     "ghosts",
     "load",
+    "prune",
     "remove",
     "save",
     "select",

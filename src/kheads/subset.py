@@ -157,8 +157,6 @@ def soft_top_k(logits: Tensor, k: float, tau: float, relaxation: str = "successi
     if relaxation not in _RELAXATIONS:
         raise ValueError(f"`relaxation` must be one of {', '.join(map(repr, _RELAXATIONS))}; got {relaxation!r}.")
     _check_vector(logits)
-    if not torch.isfinite(logits).all():
-        raise ValueError("`logits` must be finite; got NaN or infinity.")
     _check_positive("tau", tau)
     if relaxation == "threshold":
         _check_range(k, len(logits))
@@ -177,9 +175,11 @@ def _exact(values: Tensor) -> Tensor:
     return values.to("cpu", torch.float64)
 
 
-def _like(values: Tensor, model: Tensor) -> Tensor:
-    """Copy `values` out of inference mode into the dtype and onto the device of `model`."""
-    return torch.empty_like(model, requires_grad=False).copy_(values)
+def _exact_logits(logits: Tensor) -> Tensor:
+    r = _exact(logits)
+    if not torch.isfinite(r).all():
+        raise ValueError("`logits` must be finite; got NaN or infinity.")
+    return r
 
 
 class _Steps(NamedTuple):
@@ -198,25 +198,23 @@ class _Successive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, k: int, tau: float) -> Tensor:
         ctx.tau, ctx.steps = tau, None
-        if k == 0 or len(logits) == 1:  # no choice to make: the gates are 0, or the only gate is 1
+        r = _exact_logits(logits)
+        if k == 0 or len(r) == 1:  # no choice to make: the gates are 0, or the only gate is 1
             return torch.full_like(logits, k)
         with torch.inference_mode():
-            r = _exact(logits)
-            ctx.steps = steps = _successive_softmax(_scaled(r, r.max(), tau), k, tau)
-            gates = steps.chosen - steps.minus_p.sum(0)
-        return _like(gates, logits)
+            ctx.steps = _successive_softmax(_scaled(r, r.max(), tau), k, tau)
+        return (ctx.steps.chosen - ctx.steps.minus_p.sum(0)).to(logits)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        size = float(torch.linalg.vector_norm(_exact(grad)))
-        if ctx.steps is None or size == 0:
+        if ctx.steps is None:
             return torch.zeros_like(grad), None, None
         with torch.inference_mode():
-            adjoint = _successive_adjoint(ctx.steps, _exact(grad) / size, ctx.tau)
-            norm = float(torch.linalg.vector_norm(adjoint))
-            adjoint *= size / max(ctx.tau, norm / MAX_GAIN)
-        return _like(adjoint, grad), None, None
+            g = _exact(grad)
+            adjoint = _successive_adjoint(ctx.steps, g, ctx.tau)
+            norm, most = float(adjoint.norm()), MAX_GAIN * ctx.tau * float(g.norm())
+        return (adjoint * (most / norm / ctx.tau if norm > most else 1 / ctx.tau)).to(grad), None, None
 
 
 def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
@@ -230,28 +228,26 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
     size, rate, enough = len(x), 1 / tau, 1 - 0.1 / len(x)
     order = torch.argsort(x, descending=True).tolist()
     after = dict(zip(order, order[1:] + order[:1], strict=True))
-    (x_at, x), x_0 = _shared(size), x
-    x.copy_(x_0)
-    p_at, minus_p = _shared(k, size)
-    minus_q_at, minus_q = _shared(1)
-    chosen_at, chosen = _shared(size)
+    x_at, p_at, q_at, chosen_at = (_zeros(n) for n in (size, k * size, 1, size))
+    x = _seen(x_at).copy_(x)
+    minus_p, minus_q, chosen = _seen(p_at).view(k, size), _seen(q_at), _seen(chosen_at)
     slope, change = torch.full_like(minus_q, rate), torch.empty_like(x)
     rows, top, rest = minus_p.unbind(), [], []
     t, start = order[0], 0
-    for row in rows:
+    for p in rows:
         while True:
             x_t, x_at[t] = x_at[t], -inf
-            torch.softmax(x, 0, out=row)
+            torch.softmax(x, 0, out=p)
             other = after[t]
             if p_at[start + other] < 1e-200:
-                other = int(row.argmax())
+                other = int(p.argmax())
             u = x_t - x_at[other] + log(p_at[start + other])
             q = 1 / (1 + exp(u)) if u < 184 else 1e-80  # less would not move the others either
             if q <= enough:
                 break
-            x_at[t], t = x_t, int(row.argmax())
-        minus_q_at[0] = -q
-        x.add_(xlog1py(slope, row.mul_(minus_q), out=change))
+            x_at[t], t = x_t, int(p.argmax())
+        q_at[0] = -q
+        x.add_(xlog1py(slope, p.mul_(minus_q), out=change))
         x_at[t] = max(x_t + rate * (log(q) if u < 40 else -u), -_FARTHEST)
         chosen_at[t] += 1 - q
         top.append(t)
@@ -270,21 +266,21 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     a = d * a + p * g - p * (m + p_t b_t), with d = 1 - p / (tau (1 - p)) and m = <p, b> over the others. As a sums to
     0, m is <p, g> + <d, a>.
     """
-    p = -steps.minus_p
-    d = 1 - p / (steps.minus_p + 1).mul_(tau)
-    m_g = p.mv(g).tolist()
-    rows = (steps.rows, d.unbind(), p.mul_(g).unbind(), m_g, steps.rest, steps.top)
+    scale = (1 + steps.minus_p).mul_(tau)
+    goals, shares = scale * g, steps.minus_p / scale.neg_()
+    m_g = steps.minus_p.mv(-g).tolist()
+    backwards = map(reversed, (steps.rows, shares.unbind(), goals.unbind(), m_g, steps.rest, steps.top))
     g_at, rate, pause = g.tolist(), 1 / tau, _clamp_interval(len(g), tau)
-    a_at, a = _shared(len(g))
-    c_at, c = _shared(1)
-    for step, (minus_p, d_k, p_g, m, q, t) in enumerate(zip(*map(reversed, rows), strict=True)):
+    a_at, c_at = _zeros(len(g)), _zeros(1)
+    a, c = _seen(a_at), _seen(c_at)
+    for step, (minus_p, w, goal, m, q, t) in enumerate(zip(*backwards, strict=True)):
         if step % pause == 0:
             a.clamp_(-_FARTHEST, _FARTHEST)
-        m += d_k.dot(a).item()
+        m -= w.dot(a).item()
         a_t, p_t = a_at[t], 1 - q
         p_b = p_t * (q * g_at[t] - a_t * rate)
         c_at[0] = m + p_b / q
-        torch.addcmul(p_g, d_k, a, out=a).addcmul_(minus_p, c)
+        a.lerp_(goal, w).addcmul_(minus_p, c)
         a_at[t] = a_t + p_b - p_t * m
     return a.clamp_(-_FARTHEST, _FARTHEST)
 
@@ -294,10 +290,13 @@ def _clamp_interval(size: int, tau: float) -> int:
     return max(1, int(50 / math.log10(1 + 20 * size / tau)))
 
 
-def _shared(*shape: int) -> tuple["array[float]", Tensor]:
-    """Return zeros seen twice: as a flat array, whose scalars are cheap to read and write, and as a tensor."""
-    cells = array("d", [0.0]) * math.prod(shape)
-    return cells, torch.frombuffer(cells, dtype=torch.float64).view(shape)
+def _zeros(size: int) -> "array[float]":
+    return array("d", [0.0]) * size
+
+
+def _seen(cells: "array[float]") -> Tensor:
+    """Return a tensor on the memory of `cells`: one is for vector operations, the other for scalars at no cost."""
+    return torch.frombuffer(cells, dtype=torch.float64)
 
 
 class _Threshold(torch.autograd.Function):
@@ -306,16 +305,15 @@ class _Threshold(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, k: float, tau: float) -> Tensor:
         ctx.tau, ctx.slope = tau, None
-        if k == 0 or k == len(logits):
+        r = _exact_logits(logits)
+        if k == 0 or k == len(r):
             return torch.full_like(logits, float(k > 0))
         with torch.inference_mode():
-            r = _exact(logits)
             kth = torch.kthvalue(r, len(r) - math.ceil(k) + 1).values
             x = _scaled(r, kth, tau)
             x -= _threshold(x, float(k))
-            gates = torch.sigmoid(x)
-            ctx.slope = gates * torch.sigmoid(-x)
-        return _like(gates, logits)
+            ctx.slope = torch.sigmoid(x) * torch.sigmoid(-x)
+        return torch.sigmoid(x).to(logits)
 
     @staticmethod
     @once_differentiable
@@ -325,8 +323,8 @@ class _Threshold(torch.autograd.Function):
             return torch.zeros_like(grad), None, None
         with torch.inference_mode():
             g = _exact(grad)
-            result = ctx.slope * (g - ctx.slope.dot(g) / total) / ctx.tau
-        return _like(result, grad), None, None
+            centred = g - ctx.slope.dot(g) / total
+        return (ctx.slope * centred / ctx.tau).to(grad), None, None
 
 
 def _threshold(x: Tensor, k: float) -> float:
@@ -335,7 +333,8 @@ def _threshold(x: Tensor, k: float) -> float:
     What the heads below 0 hold and what the others lack to be 1 must balance: spill = lack. The difference of their
     logarithms is nearly linear in c, so Newton's method needs about five steps from anywhere. A bracket keeps it safe.
     """
-    upper, lower = x[x >= 0], x[x < 0]
+    above = x >= 0
+    upper, lower = x[above], x[~above]
     spare = len(upper) - k
     low = log(spare / k) if spare > 0 else float(lower.max()) - log(k)
     high = log((len(x) - k) / (k - math.ceil(k) + 1))
@@ -352,7 +351,7 @@ def _threshold(x: Tensor, k: float) -> float:
         if not low <= following <= high:
             following = (low + high) / 2
         change, c = abs(following - c), following
-        if change <= 1e-9:  # convergence is quadratic: what is left is rounding
+        if change <= 1e-8:  # convergence is quadratic: what is left is rounding
             break
     return c
 
@@ -360,7 +359,8 @@ def _threshold(x: Tensor, k: float) -> float:
 def _sigmoid_sum(x: Tensor) -> tuple[float, float]:
     """Return the sum of sigmoid(x) and of its derivative."""
     value = torch.sigmoid(x)
-    return float(value.sum()), float(value.dot(1 - value))
+    total = value.sum().item()
+    return total, total - value.dot(value).item()
 
 
 _RELAXATIONS: dict[str, type[torch.autograd.Function]] = {"successive": _Successive, "threshold": _Threshold}

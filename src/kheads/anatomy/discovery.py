@@ -124,8 +124,8 @@ def _key(module: nn.Module) -> str:
 
 
 def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time: bool) -> LocatedSite:
-    output = module.get_submodule(layout.o)
-    _refuse_projection(name, output)
+    output = _child(module, layout.o)
+    _refuse_projection(f"{name}.{layout.o}", output)
     head_dim = layout.size(module, "o")
     heads = _inputs(output) // head_dim
     kv = _kv_heads(name, module, layout, heads)
@@ -247,6 +247,8 @@ def _looks_like_attention(module: nn.Module) -> bool:
 def _refuse_projection(name: str, projection: Any) -> None:
     if isinstance(projection, nn.Parameter) or type(projection).__name__ in PROJECTIONS:
         return
+    if projection is None:
+        raise UnsupportedModelError(f"{name} does not exist in this version of the class. {_advice()}")
     raise UnsupportedModelError(
         f"{name} is a {type(projection).__module__}.{type(projection).__name__}, not a plain linear layer; "
         "prune the plain model first (unquantised, adapters merged, no parametrisations), then wrap the result."

@@ -1,0 +1,123 @@
+"""Differentiable subset pruning: the paper's own method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from kheads.methods.base import Goal, Learned, Moment, Steps, as_steps, check_choice, check_positive, check_steps
+from kheads.subset import anneal, gumbel, soft_top_k
+
+# The paper: tau cools down in 25,000 of about 36,800 steps (Table 2; 3 epochs of MNLI at batch 32).
+PAPER_COOLDOWN = 0.68
+
+
+@dataclass(frozen=True)
+class DSP(Learned):
+    """Learns a relaxed K-subset of the heads: Gumbel noise, soft top-K, temperature annealed to a hard choice.
+
+    The defaults are the paper's for BERT (Table 2). They assume tens of thousands of steps: with a few hundred, every
+    gate stays at K/H until the subset is settled. `DSP.preset("short")` is for those.
+
+    Differs: `budget_cooldown` lets the sum of the gates itself go from H to K, so that heads leave one by one from a
+    model that works, and `warmup` trains with all heads open before that. Both are off in the paper.
+
+    Attributes:
+        relaxation: "successive" (the paper's recursion) or "threshold" (bounded; needed for an annealed budget).
+        start: temperature at the beginning.
+        end: temperature after the cooldown.
+        cooldown: how long the temperature falls.
+        annealed: False keeps the temperature at `start`.
+        lr: learning rate of w.
+        lr_schedule: "linear" or "constant".
+        noise: scale of the Gumbel noise.
+        noise_cooldown: how long the noise fades to nothing; 0 keeps it to the end.
+        warmup: how long all heads stay open.
+        budget_cooldown: how long the sum of the gates goes from H to K after the warm-up, by a cubic; 0 means it is K
+            throughout. When it has arrived, the gates are the hard subset.
+    """
+
+    reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, sections 3 and 4.3"
+    idea: ClassVar[str] = "learn a relaxed K-subset, cooled down to a hard one"
+
+    relaxation: str = "successive"
+    start: float = 1000.0
+    end: float = 1e-8
+    cooldown: Steps = PAPER_COOLDOWN
+    annealed: bool = True
+    lr: float = 0.5
+    lr_schedule: str = "linear"
+    noise: float = 1.0
+    noise_cooldown: Steps = 0
+    warmup: Steps = 0
+    budget_cooldown: Steps = 0
+
+    def __post_init__(self) -> None:
+        check_choice("relaxation", self.relaxation, ("successive", "threshold"))
+        check_choice("lr_schedule", self.lr_schedule, ("linear", "constant"))
+        for name in ("start", "end", "lr"):
+            check_positive(name, getattr(self, name))
+        for name in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown"):
+            check_steps(name, getattr(self, name))
+        if self.noise < 0:
+            raise ValueError(f"`noise` must not be negative; got {self.noise}.")
+        if self.budget_cooldown and self.relaxation != "threshold":
+            raise ValueError('`budget_cooldown` makes k fractional, which needs relaxation="threshold".')
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> DSP:
+        """Returns the "paper" or the "short" (hundreds of steps) recipe, with changes."""
+        check_choice("preset", name, PRESETS)
+        return cls(**{**PRESETS[name], **changes})
+
+    def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
+        """Eqs. 10-19: perturb the weights and relax the top-K, at the moment's temperature and budget."""
+        budget = self.budget(goal, moment)
+        if budget == goal.total:
+            return torch.ones_like(w)
+        if self.budget_cooldown and budget == goal.k:
+            return goal.mask(w)
+        logits = w + self._noise_scale(moment) * gumbel(len(w), moment.generator()).to(w.device)
+        k = budget if self.budget_cooldown else goal.k
+        return soft_top_k(logits, k, self.temperature(moment), self.relaxation)
+
+    def temperature(self, moment: Moment) -> float:
+        """Eq. 24, from the end of the warm-up on."""
+        if not self.annealed:
+            return self.start
+        waited = as_steps(self.warmup, moment.total)
+        return anneal(max(moment.step - waited, 0), self.start, self.end, as_steps(self.cooldown, moment.total))
+
+    def budget(self, goal: Goal, moment: Moment) -> float:
+        """What the gates sum to: H during the warm-up, then a cubic down to K, or K at once."""
+        waited = as_steps(self.warmup, moment.total)
+        if moment.step < waited:
+            return goal.total
+        length = as_steps(self.budget_cooldown, moment.total)
+        if moment.step - waited >= length:
+            return goal.k
+        left = 1 - (moment.step - waited) / length
+        return goal.k + (goal.total - goal.k) * left**3
+
+    def status(self, goal: Goal, moment: Moment) -> dict[str, float]:
+        """Temperature and budget."""
+        return {"temperature": self.temperature(moment), "budget": float(self.budget(goal, moment))}
+
+    def _noise_scale(self, moment: Moment) -> float:
+        return self.noise * (1 - moment.fraction(self.noise_cooldown) if self.noise_cooldown else 1)
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "short": {
+        "relaxation": "threshold",
+        "start": 1.0,
+        "end": 0.01,
+        "lr": 0.1,
+        "noise_cooldown": PAPER_COOLDOWN,
+        "budget_cooldown": PAPER_COOLDOWN,
+    },
+}

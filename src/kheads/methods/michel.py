@@ -1,0 +1,116 @@
+"""Michel et al.: heads by the size of the loss's gradient with respect to their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from kheads.gates import gated
+from kheads.methods.base import Estimated, Goal, LossFunction
+
+
+@dataclass(frozen=True)
+class Michel(Estimated):
+    """Scores a head by the mean |gradient| of an example's loss by its gate, and removes heads in rounds (eq. 21).
+
+    The gradient is that of each example, from one backward with a gate per example, so the batch size does not matter.
+    Scores are computed again after each round on the heads that are left; what is removed stays removed, and the last
+    round takes the remainder. A head's final score is the round it survived to, then its rank there.
+
+    Attributes:
+        per_round: how many heads a round removes; the paper takes 12 of 144 for BERT and 4 of 72 for translation.
+        normalised: divide scores by their norm within each site; off in the paper's equation.
+    """
+
+    reference: ClassVar[str] = "Michel, Levy and Neubig 2019; the paper's section 4.2.1"
+    idea: ClassVar[str] = "greedy removal by the gradient of the gates"
+
+    per_round: int = 12
+    normalised: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.per_round, bool) or not isinstance(self.per_round, int) or self.per_round < 1:
+            raise ValueError(f"`per_round` must be an integer from 1 up; got {self.per_round!r}.")
+
+    def estimate(
+        self,
+        model: nn.Module,
+        goal: Goal,
+        batches: Callable[[], Iterable[Mapping[str, Any]]],
+        loss: LossFunction,
+        seed: int,
+    ) -> Tensor:
+        """Runs the rounds. The order is total, so the same scores also give every larger K on the way."""
+        mask = torch.ones(goal.total, dtype=torch.float64)
+        scores = torch.zeros(goal.total, dtype=torch.float64)
+        rounds = 0
+        while True:
+            importance = self._importance(model, goal, mask, batches, loss)
+            # Ranks below one: they order the heads inside a round and never lift one over the next round.
+            order = importance.argsort(stable=True).argsort().double() / (goal.total + 1)
+            scores = torch.where(mask.bool(), rounds + order, scores)
+            left = int(mask.sum())
+            if left <= goal.k:
+                return scores
+            mask = self._survivors(scores, max(goal.k, left - self.per_round), goal)
+            rounds += 1
+
+    def _survivors(self, scores: Tensor, count: int, goal: Goal) -> Tensor:
+        """The heads that a round leaves. Constraints count from the first round on."""
+        smaller = Goal(count, goal.sites, goal.constraints if count == goal.k else None)
+        return smaller.mask(scores)
+
+    def _importance(
+        self,
+        model: nn.Module,
+        goal: Goal,
+        mask: Tensor,
+        batches: Callable[[], Iterable[Mapping[str, Any]]],
+        loss: LossFunction,
+    ) -> Tensor:
+        scores = gradient_scores(model, goal, mask, batches(), loss)
+        return _per_site_norm(scores, goal) if self.normalised else scores
+
+
+def gradient_scores(
+    model: nn.Module, goal: Goal, mask: Tensor, batches: Iterable[Mapping[str, Any]], loss: LossFunction
+) -> Tensor:
+    """The mean over examples of |d loss / d gate|, (H,), with the heads outside `mask` closed."""
+    total, examples = torch.zeros_like(mask), 0
+    training = model.training
+    model.eval()
+    try:
+        for batch in batches:
+            gradient = _example_gradients(model, goal, mask, batch, loss)
+            total += gradient.abs().sum(0).double().cpu()
+            examples += len(gradient)
+    finally:
+        model.train(training)
+    if examples == 0:
+        raise ValueError("There are no examples to estimate the importance of heads from; give a non-empty data set.")
+    return total / examples
+
+
+def _example_gradients(
+    model: nn.Module, goal: Goal, mask: Tensor, batch: Mapping[str, Any], loss: LossFunction
+) -> Tensor:
+    """The gradient of each example's own mean loss with respect to its gates, (B, H).
+
+    The loss of a batch averages over all its items, so an example's share is undone by its count.
+    """
+    size = len(next(value for value in batch.values() if isinstance(value, Tensor)))
+    device = next(model.parameters()).device
+    values = mask.float().to(device).expand(size, -1).clone().requires_grad_()
+    with torch.enable_grad(), gated(model, values, goal.unit):
+        mean, counts = loss(model, batch)
+    (gradient,) = torch.autograd.grad(mean, values)
+    return gradient * (counts.sum() / counts.clamp(min=1)).unsqueeze(-1).to(gradient.device)
+
+
+def _per_site_norm(scores: Tensor, goal: Goal) -> Tensor:
+    parts = scores.split([site.num_heads for site in goal.sites])
+    return torch.cat([part / part.norm().clamp(min=1e-300) for part in parts])

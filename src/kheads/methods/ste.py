@@ -1,0 +1,37 @@
+"""The straight-through estimator: the paper's simplest joint baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from kheads.methods.base import Goal, Learned, Moment, check_choice, check_positive
+from kheads.subset import straight_through
+
+
+@dataclass(frozen=True)
+class STE(Learned):
+    """Opens the K heads of highest weight in every forward and passes the gates' gradient to all weights.
+
+    Differs: ties and K = H keep exactly K heads, because the forward uses the same selection as everything else.
+
+    Attributes:
+        lr: learning rate of w.
+        lr_schedule: "linear" or "constant".
+    """
+
+    reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, section 4.2.3; Bengio et al. 2013"
+    idea: ClassVar[str] = "hard top-K forward, identity backward"
+
+    lr: float = 0.5
+    lr_schedule: str = "linear"
+
+    def __post_init__(self) -> None:
+        check_positive("lr", self.lr)
+        check_choice("lr_schedule", self.lr_schedule, ("linear", "constant"))
+
+    def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
+        """Exactly K ones, with the gradient of w."""
+        return straight_through(goal.mask(w), w)
