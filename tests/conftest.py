@@ -15,7 +15,7 @@ from kheads import HeadSet, Site
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 logging.disable_progress_bar()
-logging.set_verbosity(logging.CRITICAL)
+logging.set_verbosity(50)  # nothing below CRITICAL
 torch.set_num_threads(2)
 
 _MODELS: dict[str, PreTrainedModel] = {}

@@ -28,11 +28,18 @@ LAYERS: dict[str, int] = {
     "checkpoint": 5,
     "tasks": 5,
     "exporting": 6,
+    "sources": 6,
     "pruning": 6,
+    "recording": 7,
+    "terminal": 7,
+    "demo": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 PACKAGE_ORDER = {
     "anatomy": ["layout", "table", "discovery", "__init__"],
     "methods": ["base", "dsp", "ste", "voita", "michel", "random", "__init__"],
+    "tasks": ["files", "classification", "made_nli", "__init__"],
 }
 TORCH_ONLY = {"subset", "heads", "anatomy", "gates", "surgery", "methods"}
 

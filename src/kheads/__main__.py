@@ -1,0 +1,5 @@
+"""Lets `python -m kheads` do what `kheads` does."""
+
+from kheads.cli import main
+
+main()
