@@ -65,8 +65,9 @@ class TrainedGates(Gates):
 class HeadTrainerMixin(_Base):
     """Put before `Trainer` or `Seq2SeqTrainer` in the bases; works on any model, gates attached or not."""
 
-    # The loss is scaled here, for every class alike. Trainer alone leaves it unscaled for classes that take **kwargs.
-    loss_is_scaled_for_ga: bool | None = True
+    # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
+    # always divides, and `_share` undoes that.
+    loss_is_scaled_for_ga: bool | None = False
 
     def __init__(self: Any, *args: Any, gates: TrainedGates | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -115,8 +116,10 @@ class HeadTrainerMixin(_Base):
 
     def _share(self: Any, inputs: dict[str, Any]) -> float:
         # Processes average their gradients, so each counts as many times as there are processes.
+        if not self._items:
+            return 1.0
         items = float(items_per_example(inputs, self._shifts_labels).sum())
-        return items / self._items * self.accelerator.num_processes if self._items else 1.0
+        return items / self._items * self.accelerator.num_processes * self.current_gradient_accumulation_steps
 
     @property
     def _shifts_labels(self: Any) -> bool:

@@ -31,6 +31,7 @@ YES, NO = frozenset({"yes"}), frozenset({"no"})
 LESS, SAME, MORE = "less", "same", "more"
 SOMEBODY = "somebody"
 MAX_REPEATS = 1000
+SHARES = dict.fromkeys(("roles", "coordination", "passive", "only", "only+passive", "relative+passive", "transitivity"), 1)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def generate(split: str, count: int, seed: int = 0) -> list[Example]:
     if count < 0:
         raise ValueError(f"`count` must be 0 or more; got {count}.")
     rng = random.Random(f"{split} {seed}")
-    slots = list(islice(cycle(product(PHENOMENA, LABELS)), count))
+    slots = list(islice(cycle(product([p for p in PHENOMENA for _ in range(SHARES.get(p, 3))], LABELS)), count))
     rng.shuffle(slots)
     examples: dict[tuple[str, str], Example] = {}
     for phenomenon, label in slots:
@@ -220,14 +221,22 @@ def _voiced_hypothesis(cast: Cast, rng: random.Random) -> Statement:
 
 
 def _negation(cast: Cast, rng: random.Random) -> Statement:
-    """One event under no, one or two negations."""
-    agent, patient, _ = _people(cast, 3, rng)
-    verb, inner, outer = rng.choice(cast.verbs), _yes_or_no(rng), _yes_or_no(rng)
+    """One event, certain or not, under no, one or two negations."""
+    (verb, _), (agent, patient), inner = cast.verbs, cast.people[:2], _yes_or_no(rng)
     text = _active(verb, agent, patient, inner).text
-    if rng.random() < 0.5:
-        return Statement(text, _fact(verb, agent, patient, inner))
-    text = f"it is {'true' if outer == YES else 'not true'} that {text}"
-    return Statement(text, _fact(verb, agent, patient, YES if inner == outer else NO))
+    words, outer = rng.choice(CERTAINTIES)
+    answers = None if outer is None else YES if inner == outer else NO
+    return Statement(f"{words} {text}".strip(), _fact(verb, agent, patient, answers))
+
+
+CERTAINTIES: tuple[tuple[str, Answers | None], ...] = (
+    ("", YES),
+    ("it is true that", YES),
+    ("it is not true that", NO),
+    ("it is false that", NO),
+    ("it is possible that", None),
+    ("it is not certain that", None),
+)
 
 
 def _roles(cast: Cast, rng: random.Random) -> Statement:
@@ -339,8 +348,10 @@ def _merged(*meanings: Meaning) -> Meaning:
 
 
 def _while(cast: Cast, rng: random.Random) -> Statement:
-    first = _active(cast.verbs[0], *_people(cast, 2, rng), _yes_or_no(rng))
-    second = _active(cast.verbs[1], *cast.people[2:], _yes_or_no(rng))
+    (first_verb, second_verb), (a, b, c, d) = cast.verbs, cast.people
+    one, two = _plain(first_verb, b, rng), _plain(second_verb, d, rng)
+    while list(one.meaning("").values()) == list(two.meaning("").values()): two = _plain(second_verb, d, rng)
+    first, second = Statement(f"{a} {one.text}", one.meaning(a)), Statement(f"{c} {two.text}", two.meaning(c))
     return _during(*rng.sample((first, second), 2), rng)
 
 
@@ -363,9 +374,10 @@ def _relative_implicatives(cast: Cast, rng: random.Random) -> Statement:
 
 def _implicatives(cast: Cast, rng: random.Random) -> Statement:
     """One or two intentions of a subject: some are carried out, some are not, some stay open."""
-    subject, other = _people(cast, 2, rng)
-    one, two = _operated(cast.verbs[0], other, rng), _operated(cast.verbs[1], cast.people[2], rng)
-    if rng.random() < 0.5:
+    subject, other, another, _ = cast.people
+    one, two = _operated(cast.verbs[0], other, rng), _operated(cast.verbs[1], another, rng)
+    while list(one.meaning("").values()) == list(two.meaning("").values()): two = _operated(cast.verbs[1], another, rng)
+    if rng.random() < 0.3:
         return Statement(f"{subject} {one.text}", one.meaning(subject))
     first, second = rng.sample((one, two), 2)
     return Statement(f"{subject} {first.text} and {second.text}", {**one.meaning(subject), **two.meaning(subject)})
@@ -373,19 +385,24 @@ def _implicatives(cast: Cast, rng: random.Random) -> Statement:
 
 def _with_relative(cast: Cast, rng: random.Random, inner: ClauseBuilder, outer: ClauseBuilder) -> Statement:
     """Says two things about a subject; the hypothesis speaks of either."""
-    subject, other = _people(cast, 2, rng)
-    (verb, person), (second_verb, second_person) = rng.sample(
-        ((cast.verbs[0], other), (cast.verbs[1], cast.people[2])), 2
-    )
+    subject, other, another, _ = cast.people
+    if inner is _whom:
+        subject, other = other, subject
+    (verb, person), (second_verb, second_person) = (cast.verbs[0], other), (cast.verbs[1], another)
+    if inner is not _whom and rng.random() < 0.5:
+        verb, person, second_verb, second_person = second_verb, second_person, verb, person
     relative, main = inner(verb, person, rng), outer(second_verb, second_person, rng)
+    while list(relative.meaning("").values()) == list(main.meaning("").values()): main = outer(second_verb, second_person, rng)
     comma = "" if subject.startswith("the ") else ","
     text = f"{subject}{comma} {relative.text}{comma} {main.text}"
     return Statement(text, {**relative.meaning(subject), **main.meaning(subject)})
 
 
 def _plain(verb: Verb, other: str, rng: random.Random) -> Clause:
-    answers = _yes_or_no(rng)
-    return Clause(f"{_did(verb, answers)} {other}", lambda subject: _fact(verb, subject, other, answers))
+    words, answers = rng.choice(
+        ((verb.past, YES), (f"did not {verb.base}", NO), (f"may have {verb.participle}", None))
+    )
+    return Clause(f"{words} {other}", lambda subject: _fact(verb, subject, other, answers))
 
 
 def _undergone(verb: Verb, other: str, rng: random.Random) -> Clause:
@@ -394,8 +411,10 @@ def _undergone(verb: Verb, other: str, rng: random.Random) -> Clause:
 
 
 def _whom(verb: Verb, other: str, rng: random.Random) -> Clause:
-    answers = _yes_or_no(rng)
-    return Clause(f"whom {other} {_did(verb, answers)}", lambda subject: _fact(verb, other, subject, answers))
+    words, answers = rng.choice(
+        ((verb.past, YES), (f"did not {verb.base}", NO), (f"may have {verb.participle}", None))
+    )
+    return Clause(f"whom {other} {words}", lambda subject: _fact(verb, other, subject, answers))
 
 
 def _operated(verb: Verb, other: str, rng: random.Random) -> Clause:
@@ -435,24 +454,44 @@ OPERATORS: tuple[tuple[str, Answers | None], ...] = (
 
 # Quantifiers: how many members of a group did it.
 
-# "few" is at least one and at most half, "most" is more than half but not all.
-NONE, FEW, MOST, ALL = "none", "few", "most", "all"
-QUANTIFIERS: tuple[tuple[Answers, tuple[str, ...]], ...] = (
-    (frozenset({ALL}), ("all of the {one}s {past}", "every {one} {past}")),
-    (frozenset({NONE}), ("none of the {one}s {past}", "no {one} {past}")),
-    (frozenset({FEW, MOST, ALL}), ("some of the {one}s {past}", "at least one of the {one}s {past}")),
-    (frozenset({NONE, FEW, MOST}), ("not all of the {one}s {past}", "some of the {one}s did not {base}")),
-    (frozenset({MOST, ALL}), ("most of the {one}s {past}",)),
-    (frozenset({FEW, MOST}), ("only some of the {one}s {past}",)),
+NONE, FEW, HALF, MOST, ALL = "none", "few", "half", "most", "all"
+LEVELS = frozenset({NONE, FEW, HALF, MOST, ALL})
+OTHERS = {NONE: ALL, FEW: MOST, HALF: HALF, MOST: FEW, ALL: NONE}
+QUANTIFIERS: tuple[tuple[str, Answers], ...] = (
+    ("all of the {one}s", frozenset({ALL})),
+    ("every {one}", frozenset({ALL})),
+    ("none of the {one}s", frozenset({NONE})),
+    ("no {one}", frozenset({NONE})),
+    ("some of the {one}s", LEVELS - {NONE}),
+    ("at least one of the {one}s", LEVELS - {NONE}),
+    ("not all of the {one}s", LEVELS - {ALL}),
+    ("not every {one}", LEVELS - {ALL}),
+    ("most of the {one}s", frozenset({MOST, ALL})),
+    ("only some of the {one}s", frozenset({FEW, HALF, MOST})),
 )
-ABOUT_A_PART = {NONE: {NONE}, FEW: {NONE, FEW, MOST, ALL}, MOST: {NONE, FEW, MOST, ALL}, ALL: {ALL}}
-ABOUT_THE_WHOLE = {NONE: {NONE, FEW, MOST}, FEW: {FEW, MOST}, MOST: {FEW, MOST}, ALL: {FEW, MOST, ALL}}
+ABOUT_A_PART = {NONE: {NONE}, FEW: LEVELS, HALF: LEVELS, MOST: LEVELS, ALL: {ALL}}
+ABOUT_THE_WHOLE = {NONE: LEVELS - {ALL}, ALL: LEVELS - {NONE}} | dict.fromkeys((FEW, HALF, MOST), LEVELS - {NONE, ALL})
 
 
 def _quantified(group: str, act: Verb, rng: random.Random) -> Statement:
-    levels, wordings = rng.choice(QUANTIFIERS)
-    text = rng.choice(wordings).format(one=group, past=act.past, base=act.base)
-    return Statement(text, {(act.base, group): levels})
+    words, levels = rng.choice(QUANTIFIERS)
+    answers = _yes_or_no(rng)
+    did = act.past if answers == YES else f"failed to {act.base}"
+    if answers == NO:
+        levels = frozenset(OTHERS[level] for level in levels)
+    return Statement(f"{words.format(one=group)} {did}", {(act.base, group): levels})
+
+
+def _denied_or_not(group: str, act: Verb, rng: random.Random) -> Statement:
+    text, meaning = _quantified(group, act, rng)
+    words, answers = rng.choice((("", YES), ("it is true that", YES), ("it is not true that", NO), ("it is false that", NO)))
+    if answers == NO:
+        meaning = {question: LEVELS - levels for question, levels in meaning.items()}
+    return Statement(f"{words} {text}".strip(), meaning)
+
+
+def _quantifiers_negation(cast: Cast, rng: random.Random) -> Statement:
+    return _denied_or_not(cast.groups[0], cast.acts[0], rng)
 
 
 def _quantified_hypothesis(cast: Cast, rng: random.Random) -> Statement:
@@ -562,9 +601,9 @@ _BUILDERS: Mapping[str, tuple[Builder, Builder]] = MappingProxyType(
         "implicatives": (_implicatives, _fact_hypothesis),
         "relative+implicatives": (_relative_implicatives, _fact_hypothesis),
         "quantifiers": (_quantifiers, _quantified_hypothesis),
+        "quantifiers+negation": (_quantifiers_negation, _quantifiers_negation),
         "while+quantifiers": (_while_quantifiers, _quantified_hypothesis),
         "adjectives": (_adjectives, _adjectives_hypothesis),
-        "comparatives": (_comparatives, _comparatives_hypothesis),
         "transitivity": (_transitivity, _comparatives_hypothesis),
         "comparatives+negation": (_comparatives_negation, _comparatives_negation_hypothesis),
     }
