@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,8 @@ def size_of(model: PreTrainedModel) -> dict[str, int]:
 
 def versions() -> dict[str, str]:
     """Versions of what computes."""
-    from kheads import __version__
-
     return {
-        "kheads": __version__,
+        "kheads": metadata.version("kheads"),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),

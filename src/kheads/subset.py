@@ -178,7 +178,7 @@ def _exact(values: Tensor) -> Tensor:
 
 def _exact_logits(logits: Tensor) -> Tensor:
     r = _exact(logits)
-    if not torch.isfinite(r).all():
+    if not all(-inf < end.item() < inf for end in (torch.aminmax(r) if len(r) else ())):
         raise ValueError("`logits` must be finite; got NaN or infinity.")
     return r
 
@@ -215,8 +215,9 @@ class _Successive(torch.autograd.Function):
         with torch.inference_mode():
             g = _exact(grad)
             adjoint = _successive_adjoint(ctx.steps, g, ctx.tau)
-            norm, limit = adjoint.norm().item(), MAX_GAIN * ctx.tau * g.norm().item()
-        return (adjoint * (min(1.0, limit / norm if norm else 1.0) / ctx.tau)).to(grad), None, None
+            norm, size = (torch.linalg.vector_norm(vector).item() for vector in (adjoint, g))
+        shrink = norm > MAX_GAIN * ctx.tau * size
+        return (adjoint * (MAX_GAIN * size / norm if shrink else 1 / ctx.tau)).to(grad), None, None
 
 
 def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
@@ -224,8 +225,8 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
 
     A nearly certain head t is singled out, and the others get a softmax s of their own. With u = x_t - logsumexp of
     the others, the rest q = 1 - p_t is sigmoid(-u), its logarithm is exact however small, and the others have p = q s.
-    No maximum is needed to find t: as 1 - p_j >= p_t, any t with a fair share vouches for the others. It is the last t
-    or its successor in the order of the first logits, unless its share turns out to be poor.
+    No maximum is needed to find t: as 1 - p_j >= p_t, any t with a fair share vouches for the others. From step to
+    step t climbs along the order of the first logits; should its share become poor all the same, it is looked up.
     """
     size, rate, fair = len(x), 1 / tau, 0.1 / len(x)
     order = torch.argsort(x, descending=True).tolist()
@@ -251,7 +252,7 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
             p.mul_(factor)
         x.add_(xlog1py(slope, p.neg_(), out=change))
         record[step * size : (step + 1) * size] = now
-        if x_at[after[t]] > x_at[t]:
+        while x_at[after[t]] > x_at[t]:
             t = after[t]
     minus_p = _seen(all_at).view(k, size)
     return _Steps(minus_p, minus_p.hardshrink(_FAINTEST).neg_(), top, rest, _seen(certain_at))
@@ -275,7 +276,7 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
         if step % pause == 0:
             a.clamp_(-_FARTHEST, _FARTHEST)
         now[:] = record[3 * size * step : 3 * size * (step + 1)]
-        mean_at[0] = m = p_g[step] - w.dot(a).item()
+        mean_at[0] = m = p_g[step] - w.dot(a).item()  # <p, b>, to which t adds p_t b_t
         t, q = steps.top[step], steps.rest[step]
         if t >= 0:
             qb_t = q * g_at[t] - a_at[t] * rate

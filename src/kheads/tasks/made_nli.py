@@ -1,11 +1,11 @@
 """Natural-language inference made by rule: small, balanced, and solvable only by reading who did what to whom.
 
 A meaning says, for each question it speaks about, which answers remain possible: did the baker thank the pilot (yes,
-no); how many of the bakers danced (none, few, most, all); how tall is the baker next to the pilot (less, same, more).
-Premise and hypothesis are rendered from meanings, and one function, `relation`, derives every label.
+no); how many of the bakers danced (none, few, half, most, all); how tall is the baker next to the pilot (less, same,
+more). Premise and hypothesis are rendered from meanings, and one function, `relation`, derives every label.
 
 Three things keep shortcuts out. The hypothesis is drawn before the label has any influence, so it tells nothing about
-the label. The premise arranges the same few words in another way, so overlap tells little. Nouns, names, verbs and
+the label. The premise arranges nearly the same words in another way, so overlap tells little. Nouns, names, verbs and
 adjectives of the evaluation split never occur in training.
 
 Readings are logical: "some" is at least one, perhaps all; "most" is more than half; a group that is mentioned has
@@ -27,11 +27,9 @@ Question = tuple[str, ...]
 Answers = frozenset[str]
 Meaning = Mapping[Question, Answers]
 
-YES, NO = frozenset({"yes"}), frozenset({"no"})
-LESS, SAME, MORE = "less", "same", "more"
+YES, NO, OPEN = frozenset({"yes"}), frozenset({"no"}), frozenset({"yes", "no"})
 SOMEBODY = "somebody"
 MAX_REPEATS = 1000
-SHARES = dict.fromkeys(("roles", "coordination", "passive", "only", "only+passive", "relative+passive", "transitivity"), 1)
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,10 @@ class Statement(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """Three forms of a verb: "did not feed", "fed", "was fed"."""
+    """The base and the past of a verb; all verbs here have a participle equal to the past, if it is used."""
 
     base: str
     past: str
-    participle: str
 
 
 class Scale(NamedTuple):
@@ -67,11 +64,12 @@ class Scale(NamedTuple):
     less: str
 
 
-class Clause(NamedTuple):
-    """What is said about a subject yet to be named, and the meaning once it is."""
+class Event(NamedTuple):
+    """Somebody does something to somebody else."""
 
-    text: str
-    meaning: Callable[[str], Meaning]
+    verb: Verb
+    agent: str
+    patient: str
 
 
 @dataclass(frozen=True)
@@ -97,13 +95,25 @@ class Cast:
     scale: Scale
     adjective: str
 
+    @property
+    def event(self) -> Event:
+        """What the hypothesis is about."""
+        return Event(self.verbs[0], *self.people[:2])
+
 
 Builder = Callable[[Cast, random.Random], Statement]
-ClauseBuilder = Callable[[Verb, str, random.Random], Clause]
+
+
+class Phenomenon(NamedTuple):
+    """How premises and hypotheses are made, and how often, compared with other phenomena."""
+
+    premise: Builder
+    hypothesis: Builder
+    share: int
 
 
 def generate(split: str, count: int, seed: int = 0) -> list[Example]:
-    """Makes `count` different examples, with equally many of each label and phenomenon (within 1).
+    """Makes `count` different examples, with equally many of each label (within 1).
 
     Args:
         split: "train" or "eval"; the two share no content word, hence no example.
@@ -115,10 +125,8 @@ def generate(split: str, count: int, seed: int = 0) -> list[Example]:
     if count < 0:
         raise ValueError(f"`count` must be 0 or more; got {count}.")
     rng = random.Random(f"{split} {seed}")
-    slots = list(islice(cycle(product([p for p in PHENOMENA for _ in range(SHARES.get(p, 3))], LABELS)), count))
-    rng.shuffle(slots)
     examples: dict[tuple[str, str], Example] = {}
-    for phenomenon, label in slots:
+    for phenomenon, label in _slots(count, rng):
         example = _new_example(phenomenon, label, WORDS[split], rng, examples)
         examples[example.premise, example.hypothesis] = example
     return list(examples.values())
@@ -140,6 +148,15 @@ def relation(premise: Meaning, hypothesis: Meaning) -> str:
     return "neutral" if possible & allowed else "contradiction"
 
 
+def _slots(count: int, rng: random.Random) -> list[tuple[str, str]]:
+    """A phenomenon and a label for each example, in random order; every phenomenon takes the labels in turn."""
+    names = [name for name, phenomenon in _PHENOMENA.items() for _ in range(phenomenon.share)]
+    rng.shuffle(names)
+    slots = list(islice(cycle(product(names, LABELS)), count))
+    rng.shuffle(slots)
+    return slots
+
+
 def _new_example(
     phenomenon: str, label: str, words: Words, rng: random.Random, taken: Mapping[tuple[str, str], Example]
 ) -> Example:
@@ -151,8 +168,8 @@ def _new_example(
 
 
 def _example(phenomenon: str, label: str, words: Words, rng: random.Random) -> Example:
-    """Draws a hypothesis, then premises until the label fits: given the label, the hypothesis stays as it was."""
-    build_premise, build_hypothesis = _BUILDERS[phenomenon]
+    """Draws a hypothesis, then premises until the label fits, so that the label does not show in the hypothesis."""
+    build_premise, build_hypothesis, _ = _PHENOMENA[phenomenon]
     cast = _draw_cast(words, rng)
     hypothesis = build_hypothesis(cast, rng)
     premise = build_premise(cast, rng)
@@ -162,10 +179,10 @@ def _example(phenomenon: str, label: str, words: Words, rng: random.Random) -> E
 
 
 def _draw_cast(words: Words, rng: random.Random) -> Cast:
-    people = [f"the {noun}" for noun in rng.sample(words.nouns, 4)] + rng.sample(words.names, 2)
+    people = [f"the {noun}" for noun in rng.sample(words.nouns, 5)] + rng.sample(words.names, 5)
     return Cast(
-        people=tuple(rng.sample(people, 4)),
-        verbs=tuple(rng.sample(words.verbs, 2)),
+        people=tuple(rng.sample(people, 5)),
+        verbs=tuple(rng.sample(words.verbs, 3)),
         groups=tuple(rng.sample(words.nouns, 2)),
         acts=tuple(rng.sample(words.acts, 2)),
         scale=rng.choice(words.scales),
@@ -180,16 +197,8 @@ def _sentence(text: str) -> str:
 # Events: who did what to whom.
 
 
-def _fact(verb: Verb, agent: str, patient: str, answers: Answers | None) -> Meaning:
-    return {} if answers is None else {(verb.base, agent, patient): answers}
-
-
-def _active(verb: Verb, agent: str, patient: str, answers: Answers) -> Statement:
-    return Statement(f"{agent} {_did(verb, answers)} {patient}", _fact(verb, agent, patient, answers))
-
-
-def _passive(verb: Verb, agent: str, patient: str, answers: Answers) -> Statement:
-    return Statement(f"{patient} {_was_done(verb, answers)} by {agent}", _fact(verb, agent, patient, answers))
+def _fact(event: Event, answers: Answers) -> Meaning:
+    return {(event.verb.base, event.agent, event.patient): answers}
 
 
 def _did(verb: Verb, answers: Answers) -> str:
@@ -197,59 +206,93 @@ def _did(verb: Verb, answers: Answers) -> str:
 
 
 def _was_done(verb: Verb, answers: Answers) -> str:
-    return f"was {verb.participle}" if answers == YES else f"was not {verb.participle}"
+    return f"was {verb.past}" if answers == YES else f"was not {verb.past}"
+
+
+def _active(event: Event, answers: Answers) -> Statement:
+    return Statement(f"{event.agent} {_predicate(event, event.agent, answers)}", _fact(event, answers))
+
+
+def _passive(event: Event, answers: Answers) -> Statement:
+    return Statement(f"{event.patient} {_predicate(event, event.patient, answers)}", _fact(event, answers))
+
+
+def _predicate(event: Event, subject: str, answers: Answers) -> str:
+    if subject == event.agent:
+        return f"{_did(event.verb, answers)} {event.patient}"
+    return f"{_was_done(event.verb, answers)} by {event.agent}"
+
+
+def _either_voice(event: Event, answers: Answers, rng: random.Random) -> Statement:
+    return _active(event, answers) if rng.random() < 0.5 else _passive(event, answers)
 
 
 def _yes_or_no(rng: random.Random) -> Answers:
-    return rng.choice((YES, NO))
+    return YES if rng.random() < 0.5 else NO
 
 
-def _people(cast: Cast, count: int, rng: random.Random) -> list[str]:
-    return rng.sample(cast.people[:count], count)
+def _opposite(answers: Answers) -> Answers:
+    return {YES: NO, NO: YES}.get(answers, OPEN)
 
 
-def _both(first: Statement, second: Statement, conjunction: str = "and") -> Statement:
-    return Statement(f"{first.text}, {conjunction} {second.text}", {**first.meaning, **second.meaning})
+def _both(first: Statement, second: Statement, pattern: str) -> Statement:
+    return Statement(pattern.format(first.text, second.text), {**first.meaning, **second.meaning})
+
+
+def _event_or_near_miss(cast: Cast, rng: random.Random) -> Event:
+    """What the hypothesis is about, or the same with another verb, another person or the roles swapped."""
+    verb, agent, patient = cast.event
+    if rng.random() < 0.5:
+        return cast.event
+    other_verb, other_person = cast.verbs[-1], cast.people[-1]
+    return rng.choice(
+        (
+            Event(other_verb, agent, patient),
+            Event(verb, other_person, patient),
+            Event(verb, agent, other_person),
+            Event(verb, patient, agent),
+        )
+    )
 
 
 def _fact_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    return _active(cast.verbs[0], *cast.people[:2], _yes_or_no(rng))
+    return _active(cast.event, _yes_or_no(rng))
 
 
 def _voiced_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    return rng.choice((_active, _passive))(cast.verbs[0], *cast.people[:2], _yes_or_no(rng))
+    return _either_voice(cast.event, _yes_or_no(rng), rng)
 
 
-def _negation(cast: Cast, rng: random.Random) -> Statement:
-    """One event, certain or not, under no, one or two negations."""
-    (verb, _), (agent, patient), inner = cast.verbs, cast.people[:2], _yes_or_no(rng)
-    text = _active(verb, agent, patient, inner).text
-    words, outer = rng.choice(CERTAINTIES)
-    answers = None if outer is None else YES if inner == outer else NO
-    return Statement(f"{words} {text}".strip(), _fact(verb, agent, patient, answers))
-
-
-CERTAINTIES: tuple[tuple[str, Answers | None], ...] = (
-    ("", YES),
+# What "it is ... that" makes of the sentence after it: it stands, it is denied, or it stays open.
+CERTAINTIES = (
     ("it is true that", YES),
     ("it is not true that", NO),
     ("it is false that", NO),
-    ("it is possible that", None),
-    ("it is not certain that", None),
+    ("it is possible that", OPEN),
+    ("it is not certain that", OPEN),
 )
+
+
+def _negation(cast: Cast, rng: random.Random) -> Statement:
+    """One event under no, one or two negations, or uncertain."""
+    event, inner = _event_or_near_miss(cast, rng), _yes_or_no(rng)
+    text, meaning = _active(event, inner)
+    if rng.random() < 0.4:
+        return Statement(text, meaning)
+    words, outer = rng.choice(CERTAINTIES)
+    return Statement(f"{words} {text}", _fact(event, outer if inner == YES else _opposite(outer)))
 
 
 def _roles(cast: Cast, rng: random.Random) -> Statement:
     """One event: only the order of the words tells who did it to whom."""
-    return _active(cast.verbs[0], *_people(cast, 2, rng), _yes_or_no(rng))
+    return _active(Event(cast.verbs[0], *rng.sample(cast.people[:2], 2)), _yes_or_no(rng))
 
 
 def _coordination(cast: Cast, rng: random.Random) -> Statement:
     """Two events with the same verb among three people."""
-    first, second = rng.sample(list(permutations(cast.people[:3], 2)), 2)
-    one, other = _yes_or_no(rng), _yes_or_no(rng)
-    verb = cast.verbs[0]
-    return _both(_active(verb, *first, one), _active(verb, *second, other), "and" if one == other else "but")
+    pairs = rng.sample(list(permutations(cast.people[:3], 2)), 2)
+    first, second = (_active(Event(cast.verbs[0], *pair), _yes_or_no(rng)) for pair in pairs)
+    return _both(first, second, "{}, and {}" if set(first.meaning.values()) == set(second.meaning.values()) else "{}, but {}")
 
 
 def _passives(cast: Cast, rng: random.Random) -> Statement:
@@ -259,266 +302,205 @@ def _passives(cast: Cast, rng: random.Random) -> Statement:
 
 
 def _one_agent(cast: Cast, rng: random.Random) -> Statement:
-    return rng.choice((_active, _passive))(cast.verbs[0], *_people(cast, 2, rng), _yes_or_no(rng))
+    return _either_voice(_event_or_near_miss(cast, rng), _yes_or_no(rng), rng)
 
 
 def _agent_but_not_another(cast: Cast, rng: random.Random) -> Statement:
-    patient, agent, other = _people(cast, 3, rng)
-    verb = cast.verbs[0]
-    meaning = {**_fact(verb, agent, patient, YES), **_fact(verb, other, patient, NO)}
-    return Statement(f"{patient} was {verb.participle} by {agent} but not by {other}", meaning)
+    verb, agent, patient = _event_or_near_miss(cast, rng)
+    one, other = rng.sample((agent, cast.people[2]), 2)
+    meaning = {**_fact(Event(verb, one, patient), YES), **_fact(Event(verb, other, patient), NO)}
+    return Statement(f"{patient} was {verb.past} by {one} but not by {other}", meaning)
 
 
 def _two_agents(cast: Cast, rng: random.Random) -> Statement:
-    patient, agent, other = _people(cast, 3, rng)
-    verb, second = rng.sample(cast.verbs, 2)
-    meaning = {**_fact(verb, agent, patient, YES), **_fact(second, other, patient, YES)}
-    return Statement(f"{patient} was {verb.participle} by {agent} and {second.participle} by {other}", meaning)
+    event = _event_or_near_miss(cast, rng)
+    one, other = rng.sample((event, Event(cast.verbs[1], cast.people[2], event.patient)), 2)
+    text = f"{event.patient} was {one.verb.past} by {one.agent} and {other.verb.past} by {other.agent}"
+    return Statement(text, {**_fact(one, YES), **_fact(other, YES)})
 
 
 def _anybody(cast: Cast, rng: random.Random) -> Statement:
-    verb, patient = cast.verbs[0], rng.choice(cast.people[:2])
-    if _yes_or_no(rng) == YES:
+    verb, _, patient = _event_or_near_miss(cast, rng)
+    if rng.random() < 0.5:
         return Statement(f"somebody {verb.past} {patient}", {(verb.base, SOMEBODY, patient): YES})
     meaning = {(verb.base, agent, patient): NO for agent in (SOMEBODY, *cast.people) if agent != patient}
     return Statement(f"nobody {verb.past} {patient}", meaning)
 
 
 def _passives_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    verb, patient, answers = cast.verbs[0], cast.people[1], _yes_or_no(rng)
-    if rng.random() < 0.25:
-        return Statement(f"{patient} {_was_done(verb, answers)}", {(verb.base, SOMEBODY, patient): answers})
-    return _voiced_hypothesis(cast, rng)
+    if rng.random() < 0.75:
+        return _voiced_hypothesis(cast, rng)
+    (verb, _, patient), answers = cast.event, _yes_or_no(rng)
+    return Statement(f"{patient} {_was_done(verb, answers)}", {(verb.base, SOMEBODY, patient): answers})
+
+
+# Exclusion: a pattern, whose answer it singles out, and that answer; all others have the opposite answer.
+ONLY_ACTIVE = (
+    ("only {agent} {did} {patient}", "agent", YES),
+    ("nobody except {agent} {did} {patient}", "agent", YES),
+    ("everyone except {agent} {did} {patient}", "agent", NO),
+    ("{agent} {did} only {patient}", "patient", YES),
+    ("{agent} {did} nobody except {patient}", "patient", YES),
+    ("{agent} {did} everyone except {patient}", "patient", NO),
+)
+ONLY_PASSIVE = (
+    ("{patient} was {did} only by {agent}", "agent", YES),
+    ("{patient} was {did} by everyone except {agent}", "agent", NO),
+    ("only {patient} was {did} by {agent}", "patient", YES),
+    ("everyone except {patient} was {did} by {agent}", "patient", NO),
+)
 
 
 def _only(cast: Cast, rng: random.Random) -> Statement:
-    agent, patient, _ = _people(cast, 3, rng)
-    did = cast.verbs[0].past
-    agents, patients = _excluding_agents(cast, agent, patient), _excluding_patients(cast, agent, patient)
-    return rng.choice(
-        (
-            Statement(f"only {agent} {did} {patient}", agents(YES)),
-            Statement(f"nobody except {agent} {did} {patient}", agents(YES)),
-            Statement(f"everyone except {agent} {did} {patient}", agents(NO)),
-            Statement(f"{agent} {did} only {patient}", patients(YES)),
-            Statement(f"{agent} {did} nobody except {patient}", patients(YES)),
-            Statement(f"{agent} {did} everyone except {patient}", patients(NO)),
-        )
-    )
+    return _exclusion(cast, rng, ONLY_ACTIVE)
 
 
 def _only_passive(cast: Cast, rng: random.Random) -> Statement:
-    agent, patient, _ = _people(cast, 3, rng)
-    was_done = f"was {cast.verbs[0].participle}"
-    agents, patients = _excluding_agents(cast, agent, patient), _excluding_patients(cast, agent, patient)
-    return rng.choice(
-        (
-            Statement(f"{patient} {was_done} only by {agent}", agents(YES)),
-            Statement(f"{patient} {was_done} by everyone except {agent}", agents(NO)),
-            Statement(f"only {patient} {was_done} by {agent}", patients(YES)),
-            Statement(f"everyone except {patient} {was_done} by {agent}", patients(NO)),
-        )
-    )
+    return _exclusion(cast, rng, ONLY_PASSIVE)
 
 
-def _excluding_agents(cast: Cast, agent: str, patient: str) -> Callable[[Answers], Meaning]:
-    """The meaning in which the agent's answer differs from that of every other agent."""
-    verb, others = cast.verbs[0], [person for person in cast.people if person not in (agent, patient)]
-    return lambda answers: _merged(
-        _fact(verb, agent, patient, answers), *(_fact(verb, other, patient, _opposite(answers)) for other in others)
-    )
-
-
-def _excluding_patients(cast: Cast, agent: str, patient: str) -> Callable[[Answers], Meaning]:
-    verb, others = cast.verbs[0], [person for person in cast.people if person not in (agent, patient)]
-    return lambda answers: _merged(
-        _fact(verb, agent, patient, answers), *(_fact(verb, agent, other, _opposite(answers)) for other in others)
-    )
-
-
-def _opposite(answers: Answers) -> Answers:
-    return NO if answers == YES else YES
-
-
-def _merged(*meanings: Meaning) -> Meaning:
-    return {question: answers for meaning in meanings for question, answers in meaning.items()}
+def _exclusion(cast: Cast, rng: random.Random, patterns: tuple[tuple[str, str, Answers], ...]) -> Statement:
+    pattern, role, answers = rng.choice(patterns)
+    event = Event(cast.verbs[0], *rng.sample(cast.people[:3], 2))
+    others = [event._replace(**{role: person}) for person in cast.people if person not in event]
+    meaning = {question: _opposite(answers) for other in others for question in _fact(other, answers)}
+    text = pattern.format(agent=event.agent, did=event.verb.past, patient=event.patient)
+    return Statement(text, {**meaning, **_fact(event, answers)})
 
 
 # Distractors: a second event in a clause of its own.
 
 
 def _while(cast: Cast, rng: random.Random) -> Statement:
-    (first_verb, second_verb), (a, b, c, d) = cast.verbs, cast.people
-    one, two = _plain(first_verb, b, rng), _plain(second_verb, d, rng)
-    while list(one.meaning("").values()) == list(two.meaning("").values()): two = _plain(second_verb, d, rng)
-    first, second = Statement(f"{a} {one.text}", one.meaning(a)), Statement(f"{c} {two.text}", two.meaning(c))
-    return _during(*rng.sample((first, second), 2), rng)
+    one = _active(_event_or_near_miss(cast, rng), _yes_or_no(rng))
+    other = _active(Event(cast.verbs[1], *cast.people[2:4]), _yes_or_no(rng))
+    return _during(one, other, rng)
 
 
-def _during(first: Statement, second: Statement, rng: random.Random) -> Statement:
-    text = rng.choice((f"while {first.text}, {second.text}", f"{first.text}, while {second.text}"))
-    return Statement(text, {**first.meaning, **second.meaning})
+def _during(one: Statement, other: Statement, rng: random.Random) -> Statement:
+    return _both(*rng.sample((one, other), 2), rng.choice(("while {}, {}", "{}, while {}")))
 
 
 def _relative(cast: Cast, rng: random.Random) -> Statement:
-    return _with_relative(cast, rng, rng.choice((_who, _whom)), _plain)
+    """Two active clauses about one person, who is object of the relative clause or subject of both."""
+    event, answers, other_answers = _event_or_near_miss(cast, rng), _yes_or_no(rng), _yes_or_no(rng)
+    subject = rng.choice((event.agent, event.patient))
+    other = Event(cast.verbs[1], subject, cast.people[2])
+    meaning = {**_fact(event, answers), **_fact(other, other_answers)}
+    main = _predicate(other, subject, other_answers)
+    if subject == event.patient:
+        return Statement(_about(subject, f"whom {event.agent} {_did(event.verb, answers)}", main), meaning)
+    relative, main = rng.sample((_predicate(event, subject, answers), main), 2)
+    return Statement(_about(subject, f"who {relative}", main), meaning)
 
 
 def _relative_passive(cast: Cast, rng: random.Random) -> Statement:
-    return _with_relative(cast, rng, *rng.choice(((_who, _undergone), (_who_underwent, _plain))))
+    """One active and one passive clause about one person."""
+    event, answers, other_answers = _event_or_near_miss(cast, rng), _yes_or_no(rng), _yes_or_no(rng)
+    subject, person, verb = rng.choice((event.agent, event.patient)), cast.people[2], cast.verbs[1]
+    other = Event(verb, person, subject) if subject == event.agent else Event(verb, subject, person)
+    relative, main = rng.sample((_predicate(event, subject, answers), _predicate(other, subject, other_answers)), 2)
+    return Statement(_about(subject, f"who {relative}", main), {**_fact(event, answers), **_fact(other, other_answers)})
 
 
-def _relative_implicatives(cast: Cast, rng: random.Random) -> Statement:
-    return _with_relative(cast, rng, _who_operated, _operated)
+def _about(subject: str, relative: str, main: str) -> str:
+    return f"{subject} {relative} {main}" if subject.startswith("the ") else f"{subject}, {relative}, {main}"
 
 
-def _implicatives(cast: Cast, rng: random.Random) -> Statement:
-    """One or two intentions of a subject: some are carried out, some are not, some stay open."""
-    subject, other, another, _ = cast.people
-    one, two = _operated(cast.verbs[0], other, rng), _operated(cast.verbs[1], another, rng)
-    while list(one.meaning("").values()) == list(two.meaning("").values()): two = _operated(cast.verbs[1], another, rng)
-    if rng.random() < 0.3:
-        return Statement(f"{subject} {one.text}", one.meaning(subject))
-    first, second = rng.sample((one, two), 2)
-    return Statement(f"{subject} {first.text} and {second.text}", {**one.meaning(subject), **two.meaning(subject)})
-
-
-def _with_relative(cast: Cast, rng: random.Random, inner: ClauseBuilder, outer: ClauseBuilder) -> Statement:
-    """Says two things about a subject; the hypothesis speaks of either."""
-    subject, other, another, _ = cast.people
-    if inner is _whom:
-        subject, other = other, subject
-    (verb, person), (second_verb, second_person) = (cast.verbs[0], other), (cast.verbs[1], another)
-    if inner is not _whom and rng.random() < 0.5:
-        verb, person, second_verb, second_person = second_verb, second_person, verb, person
-    relative, main = inner(verb, person, rng), outer(second_verb, second_person, rng)
-    while list(relative.meaning("").values()) == list(main.meaning("").values()): main = outer(second_verb, second_person, rng)
-    comma = "" if subject.startswith("the ") else ","
-    text = f"{subject}{comma} {relative.text}{comma} {main.text}"
-    return Statement(text, {**relative.meaning(subject), **main.meaning(subject)})
-
-
-def _plain(verb: Verb, other: str, rng: random.Random) -> Clause:
-    words, answers = rng.choice(
-        ((verb.past, YES), (f"did not {verb.base}", NO), (f"may have {verb.participle}", None))
-    )
-    return Clause(f"{words} {other}", lambda subject: _fact(verb, subject, other, answers))
-
-
-def _undergone(verb: Verb, other: str, rng: random.Random) -> Clause:
-    answers = _yes_or_no(rng)
-    return Clause(f"{_was_done(verb, answers)} by {other}", lambda subject: _fact(verb, other, subject, answers))
-
-
-def _whom(verb: Verb, other: str, rng: random.Random) -> Clause:
-    words, answers = rng.choice(
-        ((verb.past, YES), (f"did not {verb.base}", NO), (f"may have {verb.participle}", None))
-    )
-    return Clause(f"whom {other} {words}", lambda subject: _fact(verb, other, subject, answers))
-
-
-def _operated(verb: Verb, other: str, rng: random.Random) -> Clause:
-    words, answers = rng.choice(OPERATORS)
-    return Clause(f"{words} {verb.base} {other}", lambda subject: _fact(verb, subject, other, answers))
-
-
-def _who(verb: Verb, other: str, rng: random.Random) -> Clause:
-    return _after_who(_plain(verb, other, rng))
-
-
-def _who_underwent(verb: Verb, other: str, rng: random.Random) -> Clause:
-    return _after_who(_undergone(verb, other, rng))
-
-
-def _who_operated(verb: Verb, other: str, rng: random.Random) -> Clause:
-    return _after_who(_operated(verb, other, rng))
-
-
-def _after_who(clause: Clause) -> Clause:
-    return Clause(f"who {clause.text}", clause.meaning)
-
-
-# The words before an infinitive, and what they say about it: it happened, it did not, or nothing.
-OPERATORS: tuple[tuple[str, Answers | None], ...] = (
+# The words before an infinitive, and what they say about it: it happened, it did not, or it stays open.
+OPERATORS = (
     ("managed to", YES),
     ("remembered to", YES),
     ("did not forget to", YES),
     ("failed to", NO),
     ("forgot to", NO),
     ("refused to", NO),
-    ("wanted to", None),
-    ("promised to", None),
-    ("did not plan to", None),
+    ("wanted to", OPEN),
+    ("promised to", OPEN),
+    ("did not plan to", OPEN),
 )
+
+
+def _implicatives(cast: Cast, rng: random.Random) -> Statement:
+    """One or two intentions of a person."""
+    if rng.random() < 0.5:
+        return _two_intentions(cast, rng, lambda subject, first, second: f"{subject} {first} and {second}")
+    event, (words, answers) = _event_or_near_miss(cast, rng), rng.choice(OPERATORS)
+    return Statement(f"{event.agent} {words} {event.verb.base} {event.patient}", _fact(event, answers))
+
+
+def _relative_implicatives(cast: Cast, rng: random.Random) -> Statement:
+    return _two_intentions(cast, rng, lambda subject, first, second: _about(subject, f"who {first}", second))
+
+
+def _two_intentions(cast: Cast, rng: random.Random, render: Callable[[str, str, str], str]) -> Statement:
+    """Two intentions with different outcomes, so that the words alone do not tell which event happened."""
+    event = _event_or_near_miss(cast, rng)
+    other = Event(cast.verbs[1], event.agent, cast.people[2])
+    words, answers = rng.choice(OPERATORS)
+    other_words, other_answers = rng.choice([operator for operator in OPERATORS if operator[1] != answers])
+    first, second = rng.sample(
+        (f"{words} {event.verb.base} {event.patient}", f"{other_words} {other.verb.base} {other.patient}"), 2
+    )
+    return Statement(render(event.agent, first, second), {**_fact(event, answers), **_fact(other, other_answers)})
 
 
 # Quantifiers: how many members of a group did it.
 
+# "few" is at least one but less than half, "most" more than half but not all.
 NONE, FEW, HALF, MOST, ALL = "none", "few", "half", "most", "all"
 LEVELS = frozenset({NONE, FEW, HALF, MOST, ALL})
-OTHERS = {NONE: ALL, FEW: MOST, HALF: HALF, MOST: FEW, ALL: NONE}
-QUANTIFIERS: tuple[tuple[str, Answers], ...] = (
-    ("all of the {one}s", frozenset({ALL})),
-    ("every {one}", frozenset({ALL})),
-    ("none of the {one}s", frozenset({NONE})),
-    ("no {one}", frozenset({NONE})),
-    ("some of the {one}s", LEVELS - {NONE}),
-    ("at least one of the {one}s", LEVELS - {NONE}),
-    ("not all of the {one}s", LEVELS - {ALL}),
-    ("not every {one}", LEVELS - {ALL}),
-    ("most of the {one}s", frozenset({MOST, ALL})),
-    ("only some of the {one}s", frozenset({FEW, HALF, MOST})),
+QUANTIFIERS = (
+    (frozenset({ALL}), ("all of the {one}s {past}", "every {one} {past}")),
+    (frozenset({NONE}), ("none of the {one}s {past}", "no {one} {past}")),
+    (LEVELS - {NONE}, ("some of the {one}s {past}", "at least one of the {one}s {past}")),
+    (LEVELS - {ALL}, ("not all of the {one}s {past}", "some of the {one}s did not {base}")),
+    (frozenset({MOST, ALL}), ("most of the {one}s {past}",)),
+    (frozenset({NONE, FEW}), ("most of the {one}s did not {base}",)),
+    (frozenset({FEW, HALF, MOST}), ("only some of the {one}s {past}",)),
 )
-ABOUT_A_PART = {NONE: {NONE}, FEW: LEVELS, HALF: LEVELS, MOST: LEVELS, ALL: {ALL}}
-ABOUT_THE_WHOLE = {NONE: LEVELS - {ALL}, ALL: LEVELS - {NONE}} | dict.fromkeys((FEW, HALF, MOST), LEVELS - {NONE, ALL})
+OF_A_PART: Mapping[str, Answers] = {
+    level: LEVELS if level in (FEW, HALF, MOST) else frozenset({level}) for level in LEVELS
+}
+OF_THE_WHOLE: Mapping[str, Answers] = {
+    NONE: LEVELS - {ALL},
+    ALL: LEVELS - {NONE},
+    **dict.fromkeys((FEW, HALF, MOST), LEVELS - {NONE, ALL}),
+}
 
 
 def _quantified(group: str, act: Verb, rng: random.Random) -> Statement:
-    words, levels = rng.choice(QUANTIFIERS)
-    answers = _yes_or_no(rng)
-    did = act.past if answers == YES else f"failed to {act.base}"
-    if answers == NO:
-        levels = frozenset(OTHERS[level] for level in levels)
-    return Statement(f"{words.format(one=group)} {did}", {(act.base, group): levels})
-
-
-def _denied_or_not(group: str, act: Verb, rng: random.Random) -> Statement:
-    text, meaning = _quantified(group, act, rng)
-    words, answers = rng.choice((("", YES), ("it is true that", YES), ("it is not true that", NO), ("it is false that", NO)))
-    if answers == NO:
-        meaning = {question: LEVELS - levels for question, levels in meaning.items()}
-    return Statement(f"{words} {text}".strip(), meaning)
-
-
-def _quantifiers_negation(cast: Cast, rng: random.Random) -> Statement:
-    return _denied_or_not(cast.groups[0], cast.acts[0], rng)
-
-
-def _quantified_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    return _quantified(cast.groups[0], cast.acts[0], rng)
+    levels, wordings = rng.choice(QUANTIFIERS)
+    return Statement(rng.choice(wordings).format(one=group, **act._asdict()), {(act.base, group): levels})
 
 
 def _quantifiers(cast: Cast, rng: random.Random) -> Statement:
     return _quantified(cast.groups[0], cast.acts[0], rng)
 
 
+def _quantifiers_negation(cast: Cast, rng: random.Random) -> Statement:
+    text, meaning = _quantifiers(cast, rng)
+    words, answers = rng.choice(CERTAINTIES[:3])
+    if answers == NO:
+        meaning = {question: LEVELS - levels for question, levels in meaning.items()}
+    return Statement(f"{words} {text}", meaning)
+
+
 def _while_quantifiers(cast: Cast, rng: random.Random) -> Statement:
-    statements = [_quantified(group, act, rng) for group, act in zip(cast.groups, cast.acts, strict=True)]
-    return _during(*rng.sample(statements, 2), rng)
+    return _during(*(_quantified(group, act, rng) for group, act in zip(cast.groups, cast.acts, strict=True)), rng)
 
 
 def _adjectives(cast: Cast, rng: random.Random) -> Statement:
-    """A statement about a whole group or about a part of it, with what it says about the other one."""
-    whole, part = cast.groups[0], f"{cast.adjective} {cast.groups[0]}"
-    named, other, table = rng.choice(((whole, part, ABOUT_A_PART), (part, whole, ABOUT_THE_WHOLE)))
-    text, meaning = _quantified(named, cast.acts[0], rng)
-    ((question, levels),) = meaning.items()
-    return Statement(text, {question: levels, (cast.acts[0].base, other): _union(table[level] for level in levels)})
+    """A statement about a whole group or about a part of it, and what it says about the other one."""
+    whole, part, act = cast.groups[0], f"{cast.adjective} {cast.groups[0]}", cast.acts[0]
+    named, other, table = rng.choice(((whole, part, OF_A_PART), (part, whole, OF_THE_WHOLE)))
+    text, meaning = _quantified(named, act, rng)
+    follows = _union(table[level] for level in meaning[act.base, named])
+    return Statement(text, {**meaning, (act.base, other): follows})
 
 
 def _adjectives_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    group = rng.choice((cast.groups[0], f"{cast.adjective} {cast.groups[0]}"))
-    return _quantified(group, cast.acts[0], rng)
+    return _quantified(rng.choice((cast.groups[0], f"{cast.adjective} {cast.groups[0]}")), cast.acts[0], rng)
 
 
 def _union(sets: Iterable[Iterable[str]]) -> Answers:
@@ -527,6 +509,7 @@ def _union(sets: Iterable[Iterable[str]]) -> Answers:
 
 # Comparatives: where two people stand on a scale.
 
+LESS, SAME, MORE = "less", "same", "more"
 OTHER_WAY = {LESS: MORE, SAME: SAME, MORE: LESS}
 
 
@@ -538,17 +521,6 @@ def _compared(scale: Scale, first: str, second: str, negated: bool, rng: random.
     return Statement(f"{first} is {'not ' if negated else ''}{than} {second}", {(first, second): answers})
 
 
-def _two_comparisons(cast: Cast, rng: random.Random, negate: Callable[[], bool]) -> Statement:
-    """Compares two people with a third, and states what follows about the two."""
-    left, middle, right = _people(cast, 3, rng)
-    first = _compared(cast.scale, *rng.sample((left, middle), 2), negate(), rng)
-    second = _compared(cast.scale, *rng.sample((middle, right), 2), negate(), rng)
-    text, meaning = _both(first, second)
-    known = _both_ways(meaning)
-    follows = _union(_composed(one, two) for one, two in product(known[left, middle], known[middle, right]))
-    return Statement(text, {**known, **_both_ways({(left, right): follows})})
-
-
 def _both_ways(comparisons: Meaning) -> Meaning:
     other_way = {
         (second, first): frozenset(OTHER_WAY[answer] for answer in answers)
@@ -557,26 +529,32 @@ def _both_ways(comparisons: Meaning) -> Meaning:
     return {**comparisons, **other_way}
 
 
-def _composed(first: str, second: str) -> set[str]:
-    """What two steps along a scale amount to."""
-    if first == second or second == SAME:
-        return {first}
-    return {second} if first == SAME else {LESS, SAME, MORE}
-
-
 def _comparatives(cast: Cast, rng: random.Random) -> Statement:
-    first, second, _ = _people(cast, 3, rng)
-    text, meaning = _compared(cast.scale, first, second, False, rng)
+    text, meaning = _compared(cast.scale, *rng.sample(cast.people[:3], 2), False, rng)
     return Statement(text, _both_ways(meaning))
 
 
 def _comparatives_negation(cast: Cast, rng: random.Random) -> Statement:
-    text, meaning = _compared(cast.scale, *_people(cast, 2, rng), rng.random() < 0.5, rng)
+    text, meaning = _compared(cast.scale, *rng.sample(cast.people[:2], 2), rng.random() < 0.5, rng)
     return Statement(text, _both_ways(meaning))
 
 
 def _transitivity(cast: Cast, rng: random.Random) -> Statement:
-    return _two_comparisons(cast, rng, lambda: False)
+    """Compares two people with a third, and says what follows about the two."""
+    left, middle, right = rng.sample(cast.people[:3], 3)
+    first = _compared(cast.scale, *rng.sample((left, middle), 2), False, rng)
+    second = _compared(cast.scale, *rng.sample((middle, right), 2), False, rng)
+    text, meaning = _both(first, second, "{}, and {}")
+    known = _both_ways(meaning)
+    follows = _union(_composed(one, two) for one, two in product(known[left, middle], known[middle, right]))
+    return Statement(text, {**known, **_both_ways({(left, right): follows})})
+
+
+def _composed(first: str, second: str) -> set[str]:
+    """What two steps along a scale amount to."""
+    if SAME in (first, second):
+        return {first, second} - {SAME} or {SAME}
+    return {first} if first == second else {LESS, SAME, MORE}
 
 
 def _comparatives_hypothesis(cast: Cast, rng: random.Random) -> Statement:
@@ -587,28 +565,29 @@ def _comparatives_negation_hypothesis(cast: Cast, rng: random.Random) -> Stateme
     return _compared(cast.scale, *cast.people[:2], rng.random() < 0.5, rng)
 
 
-_BUILDERS: Mapping[str, tuple[Builder, Builder]] = MappingProxyType(
+_PHENOMENA: Mapping[str, Phenomenon] = MappingProxyType(
     {
-        "negation": (_negation, _fact_hypothesis),
-        "roles": (_roles, _fact_hypothesis),
-        "coordination": (_coordination, _fact_hypothesis),
-        "passive": (_passives, _passives_hypothesis),
-        "only": (_only, _fact_hypothesis),
-        "only+passive": (_only_passive, _voiced_hypothesis),
-        "while": (_while, _fact_hypothesis),
-        "relative": (_relative, _fact_hypothesis),
-        "relative+passive": (_relative_passive, _voiced_hypothesis),
-        "implicatives": (_implicatives, _fact_hypothesis),
-        "relative+implicatives": (_relative_implicatives, _fact_hypothesis),
-        "quantifiers": (_quantifiers, _quantified_hypothesis),
-        "quantifiers+negation": (_quantifiers_negation, _quantifiers_negation),
-        "while+quantifiers": (_while_quantifiers, _quantified_hypothesis),
-        "adjectives": (_adjectives, _adjectives_hypothesis),
-        "transitivity": (_transitivity, _comparatives_hypothesis),
-        "comparatives+negation": (_comparatives_negation, _comparatives_negation_hypothesis),
+        "negation": Phenomenon(_negation, _fact_hypothesis, 3),
+        "roles": Phenomenon(_roles, _fact_hypothesis, 1),
+        "coordination": Phenomenon(_coordination, _fact_hypothesis, 1),
+        "passive": Phenomenon(_passives, _passives_hypothesis, 3),
+        "only": Phenomenon(_only, _fact_hypothesis, 1),
+        "only+passive": Phenomenon(_only_passive, _voiced_hypothesis, 1),
+        "while": Phenomenon(_while, _fact_hypothesis, 2),
+        "relative": Phenomenon(_relative, _fact_hypothesis, 2),
+        "relative+passive": Phenomenon(_relative_passive, _voiced_hypothesis, 1),
+        "implicatives": Phenomenon(_implicatives, _fact_hypothesis, 3),
+        "relative+implicatives": Phenomenon(_relative_implicatives, _fact_hypothesis, 2),
+        "quantifiers": Phenomenon(_quantifiers, _quantifiers, 3),
+        "quantifiers+negation": Phenomenon(_quantifiers_negation, _quantifiers, 2),
+        "while+quantifiers": Phenomenon(_while_quantifiers, _quantifiers, 2),
+        "adjectives": Phenomenon(_adjectives, _adjectives_hypothesis, 3),
+        "comparatives": Phenomenon(_comparatives, _comparatives_hypothesis, 3),
+        "comparatives+negation": Phenomenon(_comparatives_negation, _comparatives_negation_hypothesis, 2),
+        "transitivity": Phenomenon(_transitivity, _comparatives_hypothesis, 1),
     }
 )
-PHENOMENA: tuple[str, ...] = tuple(_BUILDERS)
+PHENOMENA: tuple[str, ...] = tuple(_PHENOMENA)
 
 
 def _verbs(text: str) -> tuple[Verb, ...]:
@@ -617,8 +596,7 @@ def _verbs(text: str) -> tuple[Verb, ...]:
 
 
 def _verb(base: str, past: str = "") -> Verb:
-    past = past or (base + "d" if base.endswith("e") else base + "ed")
-    return Verb(base, past, past)
+    return Verb(base, past or (base + "d" if base.endswith("e") else base + "ed"))
 
 
 def _scales(text: str) -> tuple[Scale, ...]:
@@ -630,27 +608,29 @@ WORDS: Mapping[str, Words] = MappingProxyType(
     {
         "train": Words(
             nouns=tuple(
-                ["baker", "pilot", "nurse", "lawyer", "farmer", "waiter", "driver", "painter", "judge", "soldier", "writer", "banker", "plumber", "tailor", "sailor", "butcher", "doctor", "actor", "clerk", "guard", "hunter", "miller"]
+                "baker pilot nurse lawyer farmer waiter driver painter judge soldier writer banker plumber tailor "
+                "sailor butcher doctor actor clerk guard hunter miller".split()
             ),
             names=tuple(
-                ["Anna", "Peter", "Laura", "Daniel", "Maria", "Thomas", "Julia", "Simon", "Helen", "Martin", "Emma", "David", "Alice", "Paul", "Rosa", "Kevin"]
+                "Anna Peter Laura Daniel Maria Thomas Julia Simon Helen Martin Emma David Alice Paul Rosa Kevin".split()
             ),
             verbs=_verbs(
                 "thank visit invite follow warn pay/paid interview photograph help phone feed/fed find/found blame pull"
             ),
             acts=_verbs("dance sleep/slept laugh sing/sang leave/left cry/cried jump pray argue resign"),
             scales=_scales("tall/taller/shorter old/older/younger rich/richer/poorer loud/louder/quieter"),
-            adjectives=tuple(["French", "German", "Spanish", "tired", "hungry", "famous"]),
+            adjectives=tuple("French German Spanish tired hungry famous".split()),
         ),
         "eval": Words(
             nouns=tuple(
-                ["chef", "gardener", "dentist", "engineer", "poet", "priest", "barber", "carpenter", "mechanic", "surgeon", "editor", "trainer", "journalist", "senator", "miner"]
+                "chef gardener dentist engineer poet priest barber carpenter mechanic surgeon editor trainer "
+                "journalist senator miner".split()
             ),
-            names=tuple(["Clara", "Oscar", "Nina", "Felix", "Diana", "Victor", "Irene", "Hugo", "Marta", "Leon", "Sofia", "Brian"]),
+            names=tuple("Clara Oscar Nina Felix Diana Victor Irene Hugo Marta Leon Sofia Brian".split()),
             verbs=_verbs("praise hire greet chase interrupt push sketch rescue bribe arrest defend tease"),
             acts=_verbs("swim/swam vote wait smile travel/traveled work shout kneel/knelt complain"),
             scales=_scales("strong/stronger/weaker fast/faster/slower heavy/heavier/lighter"),
-            adjectives=tuple(["Italian", "Dutch", "Greek", "busy", "lucky", "angry"]),
+            adjectives=tuple("Italian Dutch Greek busy lucky angry".split()),
         ),
     }
 )
