@@ -173,17 +173,18 @@ def _example(phenomenon: str, label: str, words: Words, rng: random.Random) -> E
     cast = _draw_cast(words, rng)
     hypothesis = build_hypothesis(cast, rng)
     premise = build_premise(cast, rng)
-    while relation(premise.meaning, hypothesis.meaning) != label:
+    while premise.text == hypothesis.text or relation(premise.meaning, hypothesis.meaning) != label:
         premise = build_premise(cast, rng)
     return Example(_sentence(premise.text), _sentence(hypothesis.text), label, phenomenon)
 
 
 def _draw_cast(words: Words, rng: random.Random) -> Cast:
-    people = [f"the {noun}" for noun in rng.sample(words.nouns, 5)] + rng.sample(words.names, 5)
+    nouns = rng.sample(words.nouns, 7)
+    people = [f"the {noun}" for noun in nouns[:5]] + rng.sample(words.names, 5)
     return Cast(
         people=tuple(rng.sample(people, 5)),
         verbs=tuple(rng.sample(words.verbs, 3)),
-        groups=tuple(rng.sample(words.nouns, 2)),
+        groups=tuple(nouns[5:]),
         acts=tuple(rng.sample(words.acts, 2)),
         scale=rng.choice(words.scales),
         adjective=rng.choice(words.adjectives),
@@ -284,20 +285,26 @@ def _negation(cast: Cast, rng: random.Random) -> Statement:
 
 
 def _roles(cast: Cast, rng: random.Random) -> Statement:
-    """One event: only the order of the words tells who did it to whom."""
-    return _active(Event(cast.verbs[0], *rng.sample(cast.people[:2], 2)), _yes_or_no(rng))
+    """One event among two people: only the order of the words tells who did it to whom."""
+    event, answers = Event(cast.verbs[0], *rng.sample(cast.people[:2], 2)), _yes_or_no(rng)
+    did = _did(event.verb, answers)
+    text = rng.choice((f"{event.agent} who {did} {event.patient}", f"{event.patient} whom {event.agent} {did}"))
+    return Statement(f"it was {text}", _fact(event, answers))
 
 
 def _coordination(cast: Cast, rng: random.Random) -> Statement:
     """Two events with the same verb among three people."""
     pairs = rng.sample(list(permutations(cast.people[:3], 2)), 2)
     first, second = (_active(Event(cast.verbs[0], *pair), _yes_or_no(rng)) for pair in pairs)
-    return _both(first, second, "{}, and {}" if set(first.meaning.values()) == set(second.meaning.values()) else "{}, but {}")
+    same = set(first.meaning.values()) == set(second.meaning.values())
+    return _both(first, second, "{}, and {}" if same else "{}, but {}")
 
 
 def _passives(cast: Cast, rng: random.Random) -> Statement:
     text, meaning = rng.choice((_one_agent, _agent_but_not_another, _two_agents, _anybody))(cast, rng)
-    somebody = {(verb, SOMEBODY, patient): YES for (verb, _, patient), answers in meaning.items() if answers == YES}
+    somebody: dict[Question, Answers] = {
+        (verb, SOMEBODY, patient): YES for (verb, _, patient), answers in meaning.items() if answers == YES
+    }
     return Statement(text, {**meaning, **somebody})
 
 
@@ -323,7 +330,7 @@ def _anybody(cast: Cast, rng: random.Random) -> Statement:
     verb, _, patient = _event_or_near_miss(cast, rng)
     if rng.random() < 0.5:
         return Statement(f"somebody {verb.past} {patient}", {(verb.base, SOMEBODY, patient): YES})
-    meaning = {(verb.base, agent, patient): NO for agent in (SOMEBODY, *cast.people) if agent != patient}
+    meaning: Meaning = {(verb.base, agent, patient): NO for agent in (SOMEBODY, *cast.people) if agent != patient}
     return Statement(f"nobody {verb.past} {patient}", meaning)
 
 
@@ -362,10 +369,14 @@ def _only_passive(cast: Cast, rng: random.Random) -> Statement:
 def _exclusion(cast: Cast, rng: random.Random, patterns: tuple[tuple[str, str, Answers], ...]) -> Statement:
     pattern, role, answers = rng.choice(patterns)
     event = Event(cast.verbs[0], *rng.sample(cast.people[:3], 2))
-    others = [event._replace(**{role: person}) for person in cast.people if person not in event]
+    others = [_with_role(event, role, person) for person in cast.people if person not in event]
     meaning = {question: _opposite(answers) for other in others for question in _fact(other, answers)}
     text = pattern.format(agent=event.agent, did=event.verb.past, patient=event.patient)
     return Statement(text, {**meaning, **_fact(event, answers)})
+
+
+def _with_role(event: Event, role: str, person: str) -> Event:
+    return event._replace(agent=person) if role == "agent" else event._replace(patient=person)
 
 
 # Distractors: a second event in a clause of its own.
@@ -378,7 +389,8 @@ def _while(cast: Cast, rng: random.Random) -> Statement:
 
 
 def _during(one: Statement, other: Statement, rng: random.Random) -> Statement:
-    return _both(*rng.sample((one, other), 2), rng.choice(("while {}, {}", "{}, while {}")))
+    first, second = rng.sample((one, other), 2)
+    return _both(first, second, rng.choice(("while {}, {}", "{}, while {}")))
 
 
 def _relative(cast: Cast, rng: random.Random) -> Statement:
@@ -411,7 +423,6 @@ def _about(subject: str, relative: str, main: str) -> str:
 OPERATORS = (
     ("managed to", YES),
     ("remembered to", YES),
-    ("did not forget to", YES),
     ("failed to", NO),
     ("forgot to", NO),
     ("refused to", NO),
@@ -450,14 +461,26 @@ def _two_intentions(cast: Cast, rng: random.Random, render: Callable[[str, str, 
 # "few" is at least one but less than half, "most" more than half but not all.
 NONE, FEW, HALF, MOST, ALL = "none", "few", "half", "most", "all"
 LEVELS = frozenset({NONE, FEW, HALF, MOST, ALL})
+AT_LEAST_ONE, NOT_ALL, PART = LEVELS - {NONE}, LEVELS - {ALL}, LEVELS - {NONE, ALL}
+MAJORITY, MINORITY = frozenset({MOST, ALL}), frozenset({NONE, FEW})
+# By meaning: what is said of the group, and whether they did it or did not.
 QUANTIFIERS = (
-    (frozenset({ALL}), ("all of the {one}s {past}", "every {one} {past}")),
-    (frozenset({NONE}), ("none of the {one}s {past}", "no {one} {past}")),
-    (LEVELS - {NONE}, ("some of the {one}s {past}", "at least one of the {one}s {past}")),
-    (LEVELS - {ALL}, ("not all of the {one}s {past}", "some of the {one}s did not {base}")),
-    (frozenset({MOST, ALL}), ("most of the {one}s {past}",)),
-    (frozenset({NONE, FEW}), ("most of the {one}s did not {base}",)),
-    (frozenset({FEW, HALF, MOST}), ("only some of the {one}s {past}",)),
+    (frozenset({ALL}), (("all of the {}s", YES), ("every {}", YES))),
+    (frozenset({NONE}), (("none of the {}s", YES), ("no {}", YES))),
+    (AT_LEAST_ONE, (("some of the {}s", YES), ("at least one {}", YES))),
+    (NOT_ALL, (("not all of the {}s", YES), ("not every {}", YES), ("some of the {}s", NO), ("at least one {}", NO))),
+    (MAJORITY, (("most of the {}s", YES), ("more than half of the {}s", YES))),
+    (MINORITY, (("fewer than half of the {}s", YES), ("most of the {}s", NO))),
+    (PART, (("only some of the {}s", YES), ("some but not all of the {}s", YES))),
+)
+FREQUENCIES = (
+    (frozenset({ALL}), ("{agent} always {past} {patient}", "{agent} {past} {patient} every time")),
+    (frozenset({NONE}), ("{agent} never {past} {patient}", "{agent} did not {base} {patient} even once")),
+    (AT_LEAST_ONE, ("{agent} sometimes {past} {patient}", "{agent} {past} {patient} at least once")),
+    (NOT_ALL, ("{agent} did not always {base} {patient}", "sometimes {agent} did not {base} {patient}")),
+    (MAJORITY, ("{agent} usually {past} {patient}", "{agent} {past} {patient} most of the time")),
+    (MINORITY, ("{agent} usually did not {base} {patient}", "most of the time, {agent} did not {base} {patient}")),
+    (PART, ("{agent} only sometimes {past} {patient}", "{agent} {past} {patient} sometimes but not always")),
 )
 OF_A_PART: Mapping[str, Answers] = {
     level: LEVELS if level in (FEW, HALF, MOST) else frozenset({level}) for level in LEVELS
@@ -471,7 +494,33 @@ OF_THE_WHOLE: Mapping[str, Answers] = {
 
 def _quantified(group: str, act: Verb, rng: random.Random) -> Statement:
     levels, wordings = rng.choice(QUANTIFIERS)
-    return Statement(rng.choice(wordings).format(one=group, **act._asdict()), {(act.base, group): levels})
+    quantifier, answers = rng.choice(wordings)
+    return Statement(f"{quantifier.format(group)} {_did(act, answers)}", {(act.base, group): levels})
+
+
+def _quantified_agents(cast: Cast, rng: random.Random) -> Statement:
+    """A group does something to a person; what starts with "not" or is negated has no clear passive."""
+    (verb, _, patient), group = cast.event, cast.groups[0]
+    levels, wordings = rng.choice(QUANTIFIERS)
+    quantifier, answers = rng.choice(wordings)
+    agents = quantifier.format(group)
+    if answers == NO or agents.startswith("not ") or rng.random() < 0.5:
+        return Statement(f"{agents} {_did(verb, answers)} {patient}", {(verb.base, group, patient): levels})
+    return Statement(f"{patient} was {verb.past} by {agents}", {(verb.base, group, patient): levels})
+
+
+def _frequency(cast: Cast, rng: random.Random) -> Statement:
+    return _frequent(_event_or_near_miss(cast, rng), rng)
+
+
+def _frequency_hypothesis(cast: Cast, rng: random.Random) -> Statement:
+    return _frequent(cast.event, rng)
+
+
+def _frequent(event: Event, rng: random.Random) -> Statement:
+    levels, wordings = rng.choice(FREQUENCIES)
+    text = rng.choice(wordings).format(agent=event.agent, patient=event.patient, **event.verb._asdict())
+    return Statement(text, _fact(event, levels))
 
 
 def _quantifiers(cast: Cast, rng: random.Random) -> Statement:
@@ -487,7 +536,8 @@ def _quantifiers_negation(cast: Cast, rng: random.Random) -> Statement:
 
 
 def _while_quantifiers(cast: Cast, rng: random.Random) -> Statement:
-    return _during(*(_quantified(group, act, rng) for group, act in zip(cast.groups, cast.acts, strict=True)), rng)
+    first, second = (_quantified(group, act, rng) for group, act in zip(cast.groups, cast.acts, strict=True))
+    return _during(first, second, rng)
 
 
 def _adjectives(cast: Cast, rng: random.Random) -> Statement:
@@ -522,7 +572,7 @@ def _compared(scale: Scale, first: str, second: str, negated: bool, rng: random.
 
 
 def _both_ways(comparisons: Meaning) -> Meaning:
-    other_way = {
+    other_way: dict[Question, Answers] = {
         (second, first): frozenset(OTHER_WAY[answer] for answer in answers)
         for (first, second), answers in comparisons.items()
     }
@@ -530,24 +580,30 @@ def _both_ways(comparisons: Meaning) -> Meaning:
 
 
 def _comparatives(cast: Cast, rng: random.Random) -> Statement:
-    text, meaning = _compared(cast.scale, *rng.sample(cast.people[:3], 2), False, rng)
+    first, second = rng.sample(cast.people[:3], 2)
+    text, meaning = _compared(cast.scale, first, second, False, rng)
     return Statement(text, _both_ways(meaning))
 
 
 def _comparatives_negation(cast: Cast, rng: random.Random) -> Statement:
-    text, meaning = _compared(cast.scale, *rng.sample(cast.people[:2], 2), rng.random() < 0.5, rng)
+    first, second = rng.sample(cast.people[:2], 2)
+    text, meaning = _compared(cast.scale, first, second, rng.random() < 0.5, rng)
     return Statement(text, _both_ways(meaning))
 
 
 def _transitivity(cast: Cast, rng: random.Random) -> Statement:
     """Compares two people with a third, and says what follows about the two."""
     left, middle, right = rng.sample(cast.people[:3], 3)
-    first = _compared(cast.scale, *rng.sample((left, middle), 2), False, rng)
-    second = _compared(cast.scale, *rng.sample((middle, right), 2), False, rng)
+    first, second = (_in_some_order(cast.scale, *pair, rng) for pair in ((left, middle), (middle, right)))
     text, meaning = _both(first, second, "{}, and {}")
     known = _both_ways(meaning)
     follows = _union(_composed(one, two) for one, two in product(known[left, middle], known[middle, right]))
     return Statement(text, {**known, **_both_ways({(left, right): follows})})
+
+
+def _in_some_order(scale: Scale, one: str, other: str, rng: random.Random) -> Statement:
+    first, second = rng.sample((one, other), 2)
+    return _compared(scale, first, second, False, rng)
 
 
 def _composed(first: str, second: str) -> set[str]:
@@ -558,36 +614,42 @@ def _composed(first: str, second: str) -> set[str]:
 
 
 def _comparatives_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    return _compared(cast.scale, *cast.people[:2], False, rng)
+    return _compared(cast.scale, cast.people[0], cast.people[1], False, rng)
 
 
 def _comparatives_negation_hypothesis(cast: Cast, rng: random.Random) -> Statement:
-    return _compared(cast.scale, *cast.people[:2], rng.random() < 0.5, rng)
+    return _compared(cast.scale, cast.people[0], cast.people[1], rng.random() < 0.5, rng)
 
 
 _PHENOMENA: Mapping[str, Phenomenon] = MappingProxyType(
     {
-        "negation": Phenomenon(_negation, _fact_hypothesis, 3),
+        "negation": Phenomenon(_negation, _fact_hypothesis, 6),
+        "frequency": Phenomenon(_frequency, _frequency_hypothesis, 6),
+        "quantifiers": Phenomenon(_quantifiers, _quantifiers, 6),
+        "quantifiers+passive": Phenomenon(_quantified_agents, _quantified_agents, 6),
+        "adjectives": Phenomenon(_adjectives, _adjectives_hypothesis, 6),
+        "passive": Phenomenon(_passives, _passives_hypothesis, 4),
+        "implicatives": Phenomenon(_implicatives, _fact_hypothesis, 4),
+        "quantifiers+negation": Phenomenon(_quantifiers_negation, _quantifiers, 2),
         "roles": Phenomenon(_roles, _fact_hypothesis, 1),
         "coordination": Phenomenon(_coordination, _fact_hypothesis, 1),
-        "passive": Phenomenon(_passives, _passives_hypothesis, 3),
         "only": Phenomenon(_only, _fact_hypothesis, 1),
         "only+passive": Phenomenon(_only_passive, _voiced_hypothesis, 1),
-        "while": Phenomenon(_while, _fact_hypothesis, 2),
-        "relative": Phenomenon(_relative, _fact_hypothesis, 2),
+        "while": Phenomenon(_while, _fact_hypothesis, 1),
+        "relative": Phenomenon(_relative, _fact_hypothesis, 1),
         "relative+passive": Phenomenon(_relative_passive, _voiced_hypothesis, 1),
-        "implicatives": Phenomenon(_implicatives, _fact_hypothesis, 3),
-        "relative+implicatives": Phenomenon(_relative_implicatives, _fact_hypothesis, 2),
-        "quantifiers": Phenomenon(_quantifiers, _quantifiers, 3),
-        "quantifiers+negation": Phenomenon(_quantifiers_negation, _quantifiers, 2),
-        "while+quantifiers": Phenomenon(_while_quantifiers, _quantifiers, 2),
-        "adjectives": Phenomenon(_adjectives, _adjectives_hypothesis, 3),
-        "comparatives": Phenomenon(_comparatives, _comparatives_hypothesis, 3),
-        "comparatives+negation": Phenomenon(_comparatives_negation, _comparatives_negation_hypothesis, 2),
+        "relative+implicatives": Phenomenon(_relative_implicatives, _fact_hypothesis, 1),
+        "while+quantifiers": Phenomenon(_while_quantifiers, _quantifiers, 1),
+        "comparatives": Phenomenon(_comparatives, _comparatives_hypothesis, 1),
+        "comparatives+negation": Phenomenon(_comparatives_negation, _comparatives_negation_hypothesis, 1),
         "transitivity": Phenomenon(_transitivity, _comparatives_hypothesis, 1),
     }
 )
 PHENOMENA: tuple[str, ...] = tuple(_PHENOMENA)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 def _verbs(text: str) -> tuple[Verb, ...]:
@@ -607,30 +669,30 @@ def _scales(text: str) -> tuple[Scale, ...]:
 WORDS: Mapping[str, Words] = MappingProxyType(
     {
         "train": Words(
-            nouns=tuple(
+            nouns=_words(
                 "baker pilot nurse lawyer farmer waiter driver painter judge soldier writer banker plumber tailor "
-                "sailor butcher doctor actor clerk guard hunter miller".split()
+                "sailor butcher doctor actor clerk guard hunter miller"
             ),
-            names=tuple(
-                "Anna Peter Laura Daniel Maria Thomas Julia Simon Helen Martin Emma David Alice Paul Rosa Kevin".split()
+            names=_words(
+                "Anna Peter Laura Daniel Maria Thomas Julia Simon Helen Martin Emma David Alice Paul Rosa Kevin"
             ),
             verbs=_verbs(
                 "thank visit invite follow warn pay/paid interview photograph help phone feed/fed find/found blame pull"
             ),
             acts=_verbs("dance sleep/slept laugh sing/sang leave/left cry/cried jump pray argue resign"),
             scales=_scales("tall/taller/shorter old/older/younger rich/richer/poorer loud/louder/quieter"),
-            adjectives=tuple("French German Spanish tired hungry famous".split()),
+            adjectives=_words("French German Spanish tired hungry famous"),
         ),
         "eval": Words(
-            nouns=tuple(
+            nouns=_words(
                 "chef gardener dentist engineer poet priest barber carpenter mechanic surgeon editor trainer "
-                "journalist senator miner".split()
+                "journalist senator miner"
             ),
-            names=tuple("Clara Oscar Nina Felix Diana Victor Irene Hugo Marta Leon Sofia Brian".split()),
+            names=_words("Clara Oscar Nina Felix Diana Victor Irene Hugo Marta Leon Sofia Brian"),
             verbs=_verbs("praise hire greet chase interrupt push sketch rescue bribe arrest defend tease"),
             acts=_verbs("swim/swam vote wait smile travel/traveled work shout kneel/knelt complain"),
             scales=_scales("strong/stronger/weaker fast/faster/slower heavy/heavier/lighter"),
-            adjectives=tuple("Italian Dutch Greek busy lucky angry".split()),
+            adjectives=_words("Italian Dutch Greek busy lucky angry"),
         ),
     }
 )
