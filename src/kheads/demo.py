@@ -31,9 +31,9 @@ class Recipe:
     """How long and on how much the demo trains."""
 
     k: int = 12
-    steps: int = 250
+    steps: int = 280
     batch_size: int = 32
-    lr: float = 1e-4
+    lr: float = 2e-4
     train_rows: int = 8000
     eval_rows: int = 1000
     estimate_examples: int = 512
@@ -124,6 +124,7 @@ def _arguments(folder: str, recipe: Recipe, seed: int) -> TrainingArguments:
         per_device_train_batch_size=recipe.batch_size,
         per_device_eval_batch_size=100,
         learning_rate=recipe.lr,
+        warmup_steps=recipe.steps // 10,
         seed=seed,
         report_to="none",
         save_strategy="no",
