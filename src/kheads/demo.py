@@ -129,6 +129,7 @@ def _arguments(folder: str, recipe: Recipe, seed: int) -> TrainingArguments:
         report_to="none",
         save_strategy="no",
         logging_steps=recipe.steps,
+        disable_tqdm=False,
         train_sampling_strategy="group_by_length",
         dataloader_pin_memory=torch.cuda.is_available(),
     )
