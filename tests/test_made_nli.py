@@ -73,7 +73,7 @@ def _encoded(part: list[Example], pair: bool, vocabulary: dict[str, int]) -> tup
     return features, torch.tensor([LABELS.index(example.label) for example in part])
 
 
-@pytest.mark.parametrize(("pair", "ceiling"), [(False, 0.45), (True, 0.65)])
+@pytest.mark.parametrize(("pair", "ceiling"), [(False, 0.45), (True, 0.60)])
 def test_counting_words_is_not_enough(pair: bool, ceiling: float) -> None:
     """A linear classifier of words stays near chance on the hypothesis alone, and far from solving the pair."""
     known = sorted({word for example in EVAL for word in words(example.premise + " " + example.hypothesis)})
