@@ -26,8 +26,9 @@ def head_map(
         totals: heads of the unpruned model by site, where some are gone already.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    for title, justify in (("site", "left"), ("kind", "left"), ("heads", "left"), ("kept", "right")):
-        table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for title in ("site", "kind", "heads"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("kept", justify="right", no_wrap=True)
     chosen = kept.to_dict() if kept is not None else {site.name: list(range(site.num_heads)) for site in sites}
     for site in sites:
         total = (totals or {}).get(site.name, site.num_heads)
