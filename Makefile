@@ -4,13 +4,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format benchmark clean
+.PHONY: demo test test-latest test-oldest check format figures benchmark clean
 
 demo: $(READY)  ## the whole story in minutes, with the embedded model and task
 	$(BIN)/kheads demo
 
 test: $(READY)  ## the default tests: offline, a few minutes
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The layouts of all model types on other releases of transformers: a renamed projection is noticed before users do.
+LAYOUT_TESTS := tests/test_layouts.py tests/test_anatomy.py
+LOWEST = $(shell $(PYTHON) -c "import tomllib; print(*(need.partition(',')[0].replace('>=', '==') for need in \
+	tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
+
+test-latest:  ## the newest transformers that the package index has
+	test -d .venv-latest || $(PYTHON) -m venv .venv-latest
+	.venv-latest/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
+	.venv-latest/bin/python -m pip install --quiet --upgrade transformers
+	.venv-latest/bin/python -m pytest $(LAYOUT_TESTS)
+
+test-oldest:  ## the lowest versions that pyproject.toml allows
+	test -d .venv-oldest || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --editable '.[dev]' $(LOWEST)
+	.venv-oldest/bin/python -m pytest $(LAYOUT_TESTS)
 
 check: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .
@@ -21,10 +37,18 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+RESULTS ?= experiments/embedded_nli/results
+EFFICIENCY ?= experiments/efficiency
+figures: $(READY)  ## the report with every figure, from the committed results
+	@test -d $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }
+	$(BIN)/kheads report $(RESULTS) $(if $(wildcard $(EFFICIENCY)),--efficiency $(EFFICIENCY)) -o build/report.html
+
 benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py
 	$(BIN)/python benchmarks/bench_training.py
+	$(BIN)/python benchmarks/bench_translation.py
 	$(BIN)/python benchmarks/bench_demo.py
+	$(BIN)/python benchmarks/bench_efficiency.py
 
 $(READY): pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
@@ -34,4 +58,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-latest .venv-oldest dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

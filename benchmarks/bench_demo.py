@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import torch
 
-from kheads.demo import Recipe, compare, made_task
+from kheads.demo import Recipe, compare, made_task, prune_and_retrain
 from kheads.recording import machine, versions
 
 
@@ -33,13 +33,14 @@ def main() -> None:
     recipe = Recipe(steps=given.steps)
     accuracy: dict[str, list[float]] = {}
     for seed in range(given.seeds):
-        results = compare(made_task(recipe, seed), recipe, seed)
-        for name, result in results.items():
+        task = made_task(recipe, seed)
+        for name, result in compare(task, recipe, seed).items():
             accuracy.setdefault(name, []).append(result.metrics["pruned"]["unseen words"]["accuracy"])
+        accuracy.setdefault("prune and retrain", []).append(prune_and_retrain(task, recipe, seed))
         print(f"seed {seed}: " + ", ".join(f"{name} {values[-1]:.3f}" for name, values in accuracy.items()), flush=True)
     gaps = {
         f"joint DSP - {other}": [a - b for a, b in zip(accuracy["joint DSP"], accuracy[other], strict=True)]
-        for other in ("unpruned", "Michel")
+        for other in ("unpruned", "Michel", "prune and retrain")
     }
     print("\n| | mean | 95 % interval |\n|---|---|---|")
     for name, values in {**accuracy, **gaps}.items():

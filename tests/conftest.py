@@ -7,16 +7,23 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from families import FAMILIES, tiny
 from kheads import HeadSet, Site
+from kheads.heads import KINDS
+from kheads.report.results import Results, read
+from synthetic_results import write_sweep
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"  # for processes that tests start; this one has read it already
+constants.HF_HUB_OFFLINE = True
 logging.disable_progress_bar()
 logging.set_verbosity(50)  # nothing below CRITICAL
-torch.set_num_threads(2)
+# Tests run side by side, one process a core; threads of tiny models would only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 
 _MODELS: dict[str, PreTrainedModel] = {}
 
@@ -53,3 +60,15 @@ def subsets(sites: tuple[Site, ...], count: int = 4) -> list[HeadSet]:
     for seed in range(count):
         masks.append((torch.rand(total, generator=torch.Generator().manual_seed(seed)) < 0.5).double())
     return [HeadSet.from_mask(mask, sites) for mask in masks]
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Made-up results of a classification sweep."""
+    return read(write_sweep(tmp_path_factory.mktemp("sweep") / "results"))
+
+
+@pytest.fixture(scope="session")
+def translation(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Made-up results of a translation sweep: three kinds of attention."""
+    return read(write_sweep(tmp_path_factory.mktemp("translation") / "results", KINDS, "bleu"))

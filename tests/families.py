@@ -12,6 +12,8 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from zoo.tiny import randomise
+
 VOCAB = 61
 PAD = 0
 
@@ -32,23 +34,7 @@ def tiny(name: str, seed: int = 0) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = FAMILIES[name].build()
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if not parameter.requires_grad:  # fixed sinusoidal positions, which are not saved
-                continue
-            noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.dim() > 1:
-                scale = (
-                    0.8 if "relative_attention_bias" in path or "embed" in path else 1.2 / parameter.shape[-1] ** 0.5
-                )
-                parameter.copy_(noise * scale)
-            else:
-                parameter.copy_(noise * 0.3 + ("norm" in path.lower() and path.endswith("weight")))
-        for module in model.modules():
-            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
-                module.weight[module.padding_idx].zero_()
-    return model.eval()
+    return randomise(model, seed).eval()
 
 
 def inputs(name: str, batch: int = 3, length: int = 7, seed: int = 1) -> dict[str, Tensor]:

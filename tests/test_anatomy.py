@@ -6,21 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import nn
 
 import kheads
-from families import FAMILIES, tiny
 from kheads.anatomy import LAYOUTS, REFUSED, UnsupportedModelError, locate
 from kheads.anatomy.layout import Plan, rows, segments, total_rows
+from zoo import ZOO, refused
 
 Fresh = Callable[[str], Any]
-
-
-def test_every_layout_is_tested() -> None:
-    """No line of the table can be forgotten: some family's model uses it."""
-    used = {type(found.module).__name__ for name in FAMILIES for found in locate(tiny(name))}
-    assert used == set(LAYOUTS)
 
 
 def test_every_head_is_found(family: str, fresh: Fresh) -> None:
@@ -136,19 +129,18 @@ def test_a_user_can_add_a_layout(monkeypatch: pytest.MonkeyPatch, fresh: Fresh) 
     assert kheads.discover(nn.ModuleList([Mine()]))[0].num_heads == 2
 
 
-@pytest.mark.parametrize("name", ["MultiheadAttention"])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("name", REFUSED)
 def test_the_refusal_list_is_honoured(name: str) -> None:
+    """Every refused class, in a model that has it: its name and its reason."""
     with pytest.raises(UnsupportedModelError) as error:
-        kheads.discover(nn.ModuleList([nn.MultiheadAttention(8, 2)]))
-    assert REFUSED[name] in str(error.value)
+        kheads.discover(refused.MODELS[name]())
+    assert f"is a {name}, which kheads cannot prune: {REFUSED[name]}" in str(error.value)
 
 
-def test_unsupported_types_name_their_class() -> None:
-    config = transformers.MPNetConfig(
-        hidden_size=8, num_attention_heads=2, num_hidden_layers=1, intermediate_size=8, vocab_size=20
-    )
-    with pytest.raises(UnsupportedModelError, match=r"MPNetAttention|MPNetSelfAttention"):
-        kheads.discover(transformers.MPNetModel(config))
+def test_a_big_bird_that_attends_fully_is_not_refused() -> None:
+    """A refusal is for the instances that no layout describes."""
+    assert kheads.discover(ZOO["big_bird"].build())
 
 
 def test_no_attention_at_all() -> None:

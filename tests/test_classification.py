@@ -162,7 +162,7 @@ def test_marks_line_ends_and_blank_lines_do_not_matter(tmp_path: Path) -> None:
         ("a.gz", b"text\n", "got '.gz'"),
         ("a.parquet.gz", b"", "got '.parquet.gz'"),
         ("a.jsonl.gz", b"not gzip", "a.jsonl.gz, line 1: not a whole gzip file"),
-        ("a.jsonl.gz", gzip.compress(b'{"text": "a", "label": 1}\n' * 9)[:-12], "not a whole gzip file"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "a", "label": 1}\n' * 9, mtime=0)[:-12], "not a whole gzip file"),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": "a", \n', "a.jsonl, line 2: broken JSON (Expecting property"),
         ("a.json", b'[\n{"text": "a", "label": 1}\n]', "a.json, line 1: broken JSON"),
         ("a.json", b'[{"text": "a", "label": 1}]', "a.json, line 1: a row must map column names to values; got [{"),

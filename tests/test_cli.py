@@ -1,49 +1,20 @@
 """The command line: what users type, what they see, and one sentence when it cannot be done."""
 
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import transformers
 
 import kheads
-from kheads import cli, sources
+from command import TRAIN, call, place
+from kheads import jobs, sources
+from kheads.cli.prune import OPTIONS, _method_options
 
-Fresh = Callable[[str], Any]
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]
-
-
-@pytest.fixture
-def place(fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a tiny model, its tokenizer and data files, as working directory."""
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    fresh("bert").save_pretrained(tmp_path / "tiny")
-    transformers.BertTokenizer(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "tiny")
-    labels = ["entailment", "neutral", "contradiction"]
-    rows = [
-        {"premise": " ".join(WORDS[5 + index % 5 :]), "hypothesis": WORDS[5 + index % 4], "label": labels[index % 3]}
-        for index in range(24)
-    ]
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """Runs the command and returns its exit code."""
-    monkeypatch.setattr(sys, "argv", ["kheads", *words])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
-
-
-TRAIN = ("--train", "train.jsonl", "--eval", "matched=dev.jsonl", "--max-steps", "2", "--batch-size", "4")
+__all__ = ["place"]
 
 
 def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,11 +35,21 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     metrics = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert metrics == {"matched": {"accuracy": pytest.approx(record["metrics"]["pruned"]["matched"]["accuracy"])}}
 
+    quick = ("--repeats", "2", "--batch", "2", "--length", "4")
+    assert call(monkeypatch, "measure", "out", "--against", "tiny", *quick) == 0
+    assert "no attention (the limit)" in capsys.readouterr().out
+    assert call(monkeypatch, "measure", "out", "--against", "tiny", *quick, "--json") == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert measured["parameters"] == record["after"]["parameters"]
+    assert measured["against"]["parameters"] == record["before"]["parameters"]
+
     assert call(monkeypatch, "prune", "out", "-k", "2", "--method", "michel", "--trained", *TRAIN, "-o", "less") == 0
     assert "2 of 5 heads" in capsys.readouterr().out
     assert call(monkeypatch, "prune", "out", "--method", "none", *TRAIN, "-o", "tuned", "--json") == 0
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["after"]["heads"] == 5
     assert len(kheads.discover(kheads.load(place / "less"))) == 3
+    assert call(monkeypatch, "report", "out", "-o", "page.html") == 0
+    assert "5 of 12 heads kept" in (place / "page.html").read_text()
     assert call(monkeypatch, "export", "out", "-o", "hub") == 0
     assert "loads without kheads" in capsys.readouterr().out
 
@@ -80,6 +61,8 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
         (("prune", "tiny", *TRAIN, "-o", "x"), "`--method dsp` needs -k, the number of heads to keep."),
         (("prune", "tiny", "-k", "3", "-o", "x"), "Give data: --task NAME, or --train FILE and --eval FILE."),
         (("prune", "tiny", "-k", "3", "--method", "best", *TRAIN, "-o", "x"), "`--method` must be one of dsp, ste"),
+        (("prune", "tiny", "-k", "3", "--task", "mlm", "-o", "x"), "`--task` must be one of clm, "),
+        (("eval", "tiny", "--task", "mlm"), "`--task` must be one of clm, "),
         (("prune", "tiny", "-k", "3", "--lambda", "1", *TRAIN, "-o", "x"), "`--lambda` belongs to --method voita"),
         (("prune", "tiny", "-k", "3", "--cooldown", "soon", *TRAIN, "-o", "x"), "a fraction such as 0.68"),
         (("prune", "tiny", "-k", "3", *TRAIN, "-o", "tiny"), "tiny is not empty; give another folder"),
@@ -91,8 +74,14 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
         (("heads", "nowhere"), "nowhere cannot be loaded as a model"),
         (("heads", "tiny", "--unit", "layer"), "`unit` must be one of 'group', 'query'; got 'layer'."),
         (("eval", "tiny", "--eval", "dev.jsonl"), "tiny was not written by kheads"),
+        (("measure", "nowhere"), "nowhere cannot be loaded as a model"),
+        (("measure", "tiny", "--length", "5000"), "does not run on 5000 tokens"),
+        (("measure", "tiny", "--batch", "0"), "`--batch` and `--length` must be 1 or more."),
         (("export", "tiny", "-o", "x"), "tiny was not written by kheads"),
+        (("report", "tiny"), "tiny is not a results folder"),
         (("prune", "tiny", "--speed", "9"), "No such option: --speed"),
+        (("sweep", "none.toml"), "none.toml does not exist; give the TOML file of a sweep."),
+        (("sweep", "vocab.txt"), "vocab.txt is not valid TOML"),
     ],
 )
 def test_bad_input_ends_in_one_sentence_and_code_2(
@@ -109,13 +98,34 @@ def test_bad_input_ends_in_one_sentence_and_code_2(
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+def test_a_sweep_from_the_command_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table counts, a failure is named and ends in code 1, and what is finished shows in a dry run."""
+    (place / "few.toml").write_text(
+        "[job]\nmodel = 'tiny'\nmax_steps = 2\nbatch_size = 4\n"
+        "data = {train = 'train.jsonl', eval = {dev = 'dev.jsonl'}}\n"
+        "[grid]\nmethods = ['none', 'ste']\nk = [3, 99]\nseeds = [0]\n"
+    )
+    assert call(monkeypatch, "sweep", "few.toml", "--dry-run") == 0
+    assert "3 runs into few" in capsys.readouterr().out and not (place / "few").exists()
+    assert call(monkeypatch, "sweep", "few.toml") == 1
+    told = capsys.readouterr().out
+    assert "sweep few" in told and "failed: ste-k99-s0: ValueError: `k` must be between 1 and 12" in told
+    assert json.loads((place / "few" / "sweep.json").read_text())["command"] == "kheads sweep few.toml"
+    assert call(monkeypatch, "sweep", "few.toml", "--json", "--dry-run") == 0
+    states = {run["id"]: run["state"] for run in json.loads(capsys.readouterr().out)["runs"]}
+    assert states == {"none-s0": "done", "ste-k3-s0": "done", "ste-k99-s0": "failed"}
+    assert call(monkeypatch, "sweep", "few.toml", "--workers", "2", "--ray", "local") == 2
+
+
 def test_ctrl_c_says_how_to_go_on(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*args: Any, **kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "prune_model", interrupted)
+    monkeypatch.setattr(jobs, "prune", interrupted)
     assert call(monkeypatch, "prune", "tiny", "-k", "3", *TRAIN, "-o", "x") == 130
     assert "with --resume" in capsys.readouterr().err and not (place / "x").exists()
 
@@ -123,21 +133,42 @@ def test_ctrl_c_says_how_to_go_on(
 def test_every_command_has_help_with_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("heads", "prune", "eval", "export", "demo"):
+    commands = ("heads", "prune", "eval", "translate", "data", "measure", "sweep", "report", "choose", "export", "demo")
+    for command in commands:
         assert call(monkeypatch, command, "--help") == 0
         assert f"kheads {command}" in capsys.readouterr().out
 
 
 def test_options_become_the_method() -> None:
-    given = dict.fromkeys({option for options in cli.OPTIONS.values() for option in options})
-    given |= {"k": 3, "preset": "short", "anneal": False, "normalised": True, "warmup": "10"}
-    dsp = cli._method("dsp", given)
-    assert dsp == kheads.DSP.preset("short", annealed=False, warmup=10)
-    given |= {"warmup": None, "per_round": 7}
-    assert cli._method("michel", given) == kheads.Michel(per_round=7, normalised=True)
-    given |= {"per_round": None, "lambda_": 0.2, "search": 2}
-    assert cli._method("voita", given) == kheads.Voita(weight=0.2, search=2)
-    assert cli._method("none", given) is None
+    nothing = dict.fromkeys({option for options in OPTIONS.values() for option in options})
+
+    def method(name: str, **given: Any) -> Any:
+        return jobs.Job("m", k=3, method=name, method_options=_method_options(name, {**nothing, **given})).chosen()
+
+    short = method("dsp", preset="short", anneal=False, warmup="10")
+    assert short == kheads.DSP.preset("short", annealed=False, warmup=10)
+    assert method("dsp") == kheads.DSP.preset("short") and method("dsp", preset="paper") == kheads.DSP()
+    assert method("michel", per_round=7, normalised=True) == kheads.Michel(per_round=7, normalised=True)
+    assert method("voita", lambda_=0.2, search=2) == kheads.Voita(weight=0.2, search=2)
+    assert method("none") is None
+
+
+def test_two_processes_write_one_model(place: Path) -> None:
+    """Under torchrun every process trains, and one of them writes and speaks."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29591"]
+    done = subprocess.run(
+        [*launch, "-m", "kheads", "prune", "tiny", "-k", "5", *TRAIN, "-o", "out"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("5 of 12 heads") == 1
+    record = json.loads((place / "out" / "result.json").read_text())
+    built = kheads.load(place / "out")
+    assert sum(len(heads) for heads in record["kept"].values()) == 5
+    assert sum(site.num_heads for site in kheads.discover(built)) == 5
+    assert not (place / "out.run").exists()
 
 
 def test_a_missing_embedded_model_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

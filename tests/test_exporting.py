@@ -17,6 +17,8 @@ from conftest import subsets
 from families import FAMILIES, inputs, logits, tiny
 from kheads import HeadSet, discover, remove
 from kheads.exporting import CODE, ExportError, _write_hub_folder
+from kheads.probe import probe_inputs, probe_outputs
+from zoo import ZOO
 
 Fresh = Callable[[str], Any]
 
@@ -100,6 +102,18 @@ def test_a_folder_that_does_not_load_is_not_exported(
     with pytest.raises(ExportError, match="does not load in a new process"):
         kheads.export(tmp_path / "model", tmp_path / "hub")
     assert not (tmp_path / "hub").exists()
+
+
+def test_models_with_other_inputs_need_a_batch(tmp_path: Path) -> None:
+    """kheads makes up text, images and waves; anything else is compared on the user's batch."""
+    model, given = ZOO["clip"].build(), ZOO["clip"].inputs()
+    remove(model, HeadSet.from_dict({}))
+    kheads.save(model, tmp_path / "model")
+    with pytest.raises(ExportError, match="cannot make up inputs for CLIPModel; pass a batch as `inputs`"):
+        kheads.export(tmp_path / "model", tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+    assert (kheads.export(tmp_path / "model", tmp_path / "hub", inputs=given) / CODE).exists()
+    assert probe_outputs(ZOO["hubert"].build(), probe_inputs(ZOO["hubert"].build()))["forward"].isfinite().all()
 
 
 def test_other_outputs_are_noticed() -> None:

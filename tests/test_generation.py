@@ -23,7 +23,7 @@ def prompt(family: str) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("beams", [1, 5])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_cached_equals_uncached_with_sites_emptied(generating_family: str, beams: int, fresh: Fresh) -> None:
     """Each decoder and cross site alone, and all together; the batch is padded on the left."""
     model, given = fresh(generating_family), prompt(generating_family)

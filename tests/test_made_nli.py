@@ -95,3 +95,10 @@ def test_bad_requests_are_refused() -> None:
         generate("test", 3)
     with pytest.raises(ValueError, match="`count` must be 0 or more; got -1"):
         generate("eval", -1)
+
+
+def test_phenomena_can_be_chosen() -> None:
+    chosen = ("roles", "while")
+    assert {example.phenomenon for example in generate("train", 60, phenomena=chosen)} == set(chosen)
+    with pytest.raises(ValueError, match=r"`phenomena` must be names from negation, .*; got 'sarcasm'"):
+        generate("train", 6, phenomena=("sarcasm",))

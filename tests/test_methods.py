@@ -93,7 +93,7 @@ def test_methods_state_their_source_and_stand_in_the_readme() -> None:
 def test_gates_depend_on_the_moment_alone(method: Learned) -> None:
     """The noise of a step is the same after a resume and on every process, and another at another step."""
     w = torch.linspace(-1, 1, 12, dtype=torch.float64)
-    early, same, later = (method.gates(w, GOAL, Moment(step, 100, 7)) for step in (10, 10, 11))
+    early, same, later = (method.gates(w, GOAL, Moment(step, 100, 7)) for step in (50, 50, 51))
     assert torch.equal(early, same)
     assert torch.equal(early, later) == isinstance(method, STE)
 
@@ -190,7 +190,7 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
         (lambda: DSP(start=0), "`start` must be positive; got 0."),
         (lambda: DSP(cooldown=1.5), "`cooldown` must be a fraction from 0.0 to 1.0 or a number of steps; got 1.5."),
         (lambda: DSP(budget_cooldown=0.5), '`budget_cooldown` makes k fractional, which needs relaxation="threshold".'),
-        (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short'; got 'long'."),
+        (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short', 'translation'; got 'long'."),
         (lambda: DSP(noise=-1), "`noise` must not be negative; got -1."),
         (lambda: STE(lr_schedule="step"), "`lr_schedule` must be one of 'linear', 'constant'; got 'step'."),
         (lambda: Voita(weight=-1), "`weight` must not be negative; got -1."),

@@ -37,6 +37,8 @@ def test_removal_equals_the_hard_mask(family: str, backend: str, unit: str, fres
     model = fresh(family)
     model.set_attn_implementation(backend)
     sites = discover(model, unit)
+    if unit == "query" and all(site.unit == "head" for site in sites):
+        pytest.skip("no head shares keys and values here, so both units are the same")
     for kept in subsets(sites):
         pruned = remove(copy.deepcopy(model), kept, unit)
         assert differences(model, pruned, kept.mask(sites), family, unit).max() < 1e-5

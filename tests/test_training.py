@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from accelerate import DistributedType
 from torch import nn
 from transformers import EarlyStoppingCallback
 
@@ -323,6 +325,12 @@ def test_unsupported_backends_are_refused() -> None:
     trainer = type("T", (), {"is_deepspeed_enabled": False, "is_fsdp_enabled": True})()
     with pytest.raises(ValueError, match="FSDP is not supported: it shards the gates' weights"):
         _refuse_backends(trainer)
+    apart = SimpleNamespace(num_processes=2, distributed_type=DistributedType.NO)
+    alone = SimpleNamespace(
+        is_deepspeed_enabled=False, is_fsdp_enabled=False, args=SimpleNamespace(n_gpu=0), accelerator=apart
+    )
+    with pytest.raises(ValueError, match=r"2 processes would train apart .*use_cpu=True"):
+        _refuse_backends(alone)
 
 
 def test_history_can_be_written_as_json(fresh: Fresh, tmp_path: Path) -> None:

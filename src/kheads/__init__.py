@@ -1,13 +1,16 @@
 """kheads keeps exactly K attention heads of a Transformer: learn which, remove the rest, save a smaller model."""
 
 from kheads import anatomy, subset
+from kheads.adoption import adopt
 from kheads.anatomy import UnsupportedModelError, discover
 from kheads.checkpoint import CheckpointError, load, save
 from kheads.exporting import ExportError, export
 from kheads.gates import Gates, attach, detach, gated
 from kheads.heads import Constraints, HeadSet, Site, select
+from kheads.measurement import Measurement, measure
 from kheads.methods import DSP, METHODS, STE, Michel, Random, Voita
 from kheads.pruning import Plan, PruneResult, prune
+from kheads.rebuild import open_attention
 from kheads.surgery import ghosts, remove
 from kheads.training import HeadSeq2SeqTrainer, HeadTrainer
 
@@ -24,6 +27,7 @@ __all__ = [
     "HeadSeq2SeqTrainer",
     "HeadSet",
     "HeadTrainer",
+    "Measurement",
     "Michel",
     "Plan",
     "PruneResult",
@@ -31,6 +35,7 @@ __all__ = [
     "Site",
     "UnsupportedModelError",
     "Voita",
+    "adopt",
     "anatomy",
     "attach",
     "detach",
@@ -39,6 +44,8 @@ __all__ = [
     "gated",
     "ghosts",
     "load",
+    "measure",
+    "open_attention",
     "prune",
     "remove",
     "save",

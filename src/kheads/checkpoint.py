@@ -19,6 +19,7 @@ from kheads.rebuild import FORMAT, pruned_class
 from kheads.surgery import architecture
 
 _SECTIONS = {"sites": dict, "tensors": dict, "attributes": dict, "lists": dict, "tables": dict, "arguments": dict}
+_LATER_SECTIONS = {"selected": dict, "layouts": dict, "opened": list}  # records of early versions lack them
 
 
 class CheckpointError(ValueError):
@@ -107,7 +108,10 @@ def new_folder(directory: str | Path, overwrite: bool = False) -> Iterator[Path]
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
     model = unwrap(model)
     if not isinstance(model, PreTrainedModel):
-        raise TypeError(f"`save` needs a transformers model; got {type(model).__name__}. Save its parts with torch.")
+        raise TypeError(
+            f"`save` needs a transformers model; got {type(model).__name__}. "
+            "docs/your-own-model.md shows how to save others."
+        )
     if is_gated(model):
         raise RuntimeError("The model is gated; `detach` its gates, or `remove` the heads, before saving it.")
     if not isinstance(getattr(transformers, type(model).__name__, None), type):
@@ -132,7 +136,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} has format {record.get('format')!r}, and this kheads reads up to {FORMAT}; update kheads."
         )
-    if any(not isinstance(record.get(key), kind) for key, kind in _SECTIONS.items()) or "silent" not in record:
+    there = {**{key: kind() for key, kind in _LATER_SECTIONS.items()}, **record}
+    kinds = {**_SECTIONS, **_LATER_SECTIONS, "silent": list}
+    if any(not isinstance(there.get(key), kind) for key, kind in kinds.items()):
         raise CheckpointError(f"{path} has an incomplete record of heads; the folder is damaged.")
     return config
 

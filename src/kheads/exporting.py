@@ -47,7 +47,13 @@ class ExportError(RuntimeError):
     """The exported folder does not give what the model gives; nothing was written."""
 
 
-def export(directory: str | Path, out: str | Path, to: str = "hub", overwrite: bool = False) -> Path:
+def export(
+    directory: str | Path,
+    out: str | Path,
+    to: str = "hub",
+    overwrite: bool = False,
+    inputs: dict[str, Tensor] | None = None,
+) -> Path:
     """Turns a folder that `save` wrote into one that loads elsewhere.
 
     `to="hub"`: `AutoModel...from_pretrained(out, trust_remote_code=True)` loads it with no kheads installed: one file
@@ -59,13 +65,14 @@ def export(directory: str | Path, out: str | Path, to: str = "hub", overwrite: b
         out: the folder to make.
         to: the flavour; "hub" so far.
         overwrite: replace what is in `out`.
+        inputs: a batch on which to compare, for models whose inputs kheads cannot make up.
     """
     if to not in TARGETS:
         raise ValueError(f"`to` must be one of {', '.join(map(repr, TARGETS))}; got {to!r}.")
     model = load(directory)
     with new_folder(out, overwrite) as folder:
         auto_class = _write_hub_folder(model, directory, folder)
-        _verify(model, folder, auto_class)
+        _verify(model, folder, auto_class, _given(model) if inputs is None else inputs)
     return Path(out)
 
 
@@ -107,11 +114,22 @@ def _add_to_config(folder: Path, auto_map: dict[str, str]) -> None:
     path.write_text(json.dumps({**config, "auto_map": auto_map}, indent=2) + "\n", encoding="utf-8")
 
 
-def _verify(model: PreTrainedModel, folder: Path, auto_class: str) -> None:
-    inputs = probe_inputs(model)
+def _given(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Made-up inputs that the model takes."""
+    try:
+        inputs = probe_inputs(model)
+        probe_outputs(model, inputs)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise ExportError(
+            f"kheads cannot make up inputs for {type(model).__name__}; pass a batch as `inputs` to `kheads.export`."
+        ) from error
+    return inputs
+
+
+def _verify(model: PreTrainedModel, folder: Path, auto_class: str, inputs: dict[str, Tensor]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         files = [str(Path(scratch) / name) for name in ("inputs.safetensors", "outputs.safetensors")]
-        save_file(inputs, files[0])
+        save_file({name: value.contiguous() for name, value in inputs.items()}, files[0])
         environment = {**os.environ, "HF_MODULES_CACHE": scratch, "HF_HUB_OFFLINE": "1"}
         command = [sys.executable, "-I", "-c", CHILD, str(folder.resolve()), auto_class, *files]
         child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

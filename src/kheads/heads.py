@@ -90,6 +90,12 @@ class HeadSet:
         values = [float(head in set(kept.get(site.name, ()))) for site in sites for head in range(site.num_heads)]
         return torch.tensor(values, dtype=torch.float64, device=device)
 
+    def by_kind(self, sites: Sequence[Site]) -> dict[str, list[list[int]]]:
+        """The heads of each kind of attention, layer by layer: the n-th site of a kind is its layer n."""
+        heads = self.to_dict()
+        kinds = [kind for kind in KINDS if any(site.kind == kind for site in sites)]
+        return {kind: [heads.get(site.name, []) for site in sites if site.kind == kind] for kind in kinds}
+
     def check(self, sites: Sequence[Site]) -> None:
         """Raises ValueError if a site or a head named here does not exist in `sites`."""
         counts = {site.name: site.num_heads for site in sites}
@@ -132,6 +138,12 @@ class Constraints:
     protected: Mapping[str, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
     quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
+    def __post_init__(self) -> None:
+        for name, count in {"min_per_site": self.min_per_site, **self.quotas}.items():
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                what = "`min_per_site`" if name == "min_per_site" else f"The quota of {name!r}"
+                raise ValueError(f"{what} must be an integer from 0 up; got {count!r}.")
+
 
 def select(
     scores: Tensor | Sequence[float], k: int, sites: Sequence[Site], constraints: Constraints | None = None
@@ -158,6 +170,30 @@ def select(
     return HeadSet.from_mask(_constrained(scores, k, sites, constraints), sites)
 
 
+def pools(
+    scores: Tensor, k: int, sites: Sequence[Site], constraints: Constraints | None = None
+) -> list[tuple[list[int], int]]:
+    """Splits the heads so that the best of every pool are what `select` keeps: (heads, how many of them stay).
+
+    Heads compete inside a pool only. A site that keeps no more than its constraint demands is a pool of its own; the
+    other sites of a kind with a quota share one, and so do all the rest. Protected heads are in none.
+    """
+    mask = select(scores, k, sites, constraints).mask(sites)
+    if constraints is None:
+        return [(list(range(len(mask))), k)]
+    protected = HeadSet.from_dict(constraints.protected).mask(sites)
+    least = _heads_per_site(k, tuple(sites), constraints)
+    members: dict[tuple[str, str], list[int]] = {}
+    start = 0
+    for site in sites:
+        heads = range(start, start + site.num_heads)
+        start += site.num_heads
+        bound = least > 0 and int(mask[heads.start : heads.stop].sum()) <= least
+        pool = ("site", site.name) if bound else ("kind", site.kind if site.kind in constraints.quotas else "")
+        members.setdefault(pool, []).extend(head for head in heads if not protected[head])
+    return [(heads, int(mask[heads].sum())) for heads in members.values() if heads]
+
+
 def _constrained(scores: Tensor, k: int, sites: tuple[Site, ...], constraints: Constraints) -> Tensor:
     protected = HeadSet.from_dict(constraints.protected).mask(sites)
     demands = _demands(k, sites, constraints)
@@ -182,7 +218,6 @@ def _demands(k: int, sites: tuple[Site, ...], constraints: Constraints) -> list[
             f"Site {site.name!r}",
         )
         for site in sites
-        if site.num_heads or constraints.uniform
     ]
     for kind, quota in quotas.items():
         demands.append((_mask_where(sites, lambda other, kind=kind: other.kind == kind), quota, True, f"Kind {kind!r}"))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,13 @@ from transformers import PreTrainedModel, TrainingArguments
 
 from kheads.anatomy import discover, unwrap
 from kheads.gates import attach, detach, gated
-from kheads.heads import Constraints, HeadSet
+from kheads.heads import Constraints, HeadSet, Site
 from kheads.methods import DSP, Estimated, Goal, Learned, Method, Voita, as_steps
 from kheads.surgery import ghosts, remove
 from kheads.training import HeadTrainer, TrainedGates, items_per_example, newest_checkpoint
+
+# Metrics of a model by evaluation set.
+Score = Callable[[PreTrainedModel], dict[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class Plan:
         recover_steps: train the pruned model further by that many steps.
         estimate_examples: how many training examples an estimated method looks at; None is all.
         resume: go on from the newest complete checkpoint of each phase.
+        scores: what an estimated method found on the same trained model before, one number per head; None estimates.
     """
 
     freeze_model: bool = False
@@ -71,6 +76,7 @@ class Plan:
     recover_steps: int = 0
     estimate_examples: int | None = None
     resume: bool = False
+    scores: Sequence[float] | None = None
 
 
 def prune(
@@ -85,6 +91,7 @@ def prune(
     constraints: Constraints | None = None,
     unit: str = "group",
     trainer_class: type = HeadTrainer,
+    score: Score | None = None,
     **trainer_options: Any,
 ) -> PruneResult:
     """Trains a model, keeps exactly K of its heads and returns it, smaller, with what was measured.
@@ -92,7 +99,7 @@ def prune(
     Args:
         model: a supported model; it is trained and pruned in place.
         k: how many heads to keep; None or all of them trains without gates (the unpruned baseline).
-        method: how to choose; `DSP()` if not given. With `k` None it is not used.
+        method: how to choose; `DSP.preset(DSP.usual_preset)` if not given. With `k` None it is not used.
         train_dataset: as for Trainer.
         eval_dataset: one data set, or several by name.
         args: TrainingArguments of the main training phase; its `output_dir` holds the checkpoints of all phases.
@@ -100,6 +107,7 @@ def prune(
         constraints: further demands on the selection.
         unit: what counts as a head where query heads share keys and values.
         trainer_class: `HeadTrainer` or `HeadSeq2SeqTrainer`.
+        score: further metrics of a model by evaluation set, such as BLEU of what it generates.
         **trainer_options: passed to the trainer: data_collator, compute_metrics, processing_class, callbacks, ...
     """
     run = _Run(
@@ -108,15 +116,20 @@ def prune(
         args=args or TrainingArguments(output_dir="kheads-run"),
         plan=plan or Plan(),
         trainer_class=trainer_class,
+        score=score,
         options=trainer_options,
     )
     sites = discover(run.model, unit)
     total = sum(site.num_heads for site in sites)
-    if k is None or k == total:
-        return run.unpruned(total)
+    if k is None:
+        if constraints is not None:
+            raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
+        return run.unpruned(sites)
     goal = Goal(k, sites, constraints, unit)
     goal.kept(torch.zeros(total))  # an impossible k or constraint is refused before hours of training
-    method = DSP() if method is None else method
+    if k == total:
+        return run.unpruned(sites)
+    method = DSP.preset(DSP.usual_preset) if method is None else method
     scores = run.learn(method, goal) if isinstance(method, Learned) else run.estimate(method, goal)
     return run.finish(scores, goal)
 
@@ -130,16 +143,17 @@ class _Run:
     args: TrainingArguments
     plan: Plan
     trainer_class: type
+    score: Score | None
     options: dict[str, Any]
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=lambda: {"seconds": {}})
 
-    def unpruned(self, total: int) -> PruneResult:
+    def unpruned(self, sites: Sequence[Site]) -> PruneResult:
         """The baseline: train without gates and keep every head."""
         self.train("train")
         self.metrics["pruned"] = self.evaluate("unpruned")[0]
-        kept = HeadSet.from_dict({site.name: range(site.num_heads) for site in discover(self.model)})
+        kept = HeadSet.from_dict({site.name: range(site.num_heads) for site in sites})
         return self.result(kept, torch.zeros(0))
 
     def learn(self, method: Learned, goal: Goal) -> Tensor:
@@ -157,6 +171,8 @@ class _Run:
         if not isinstance(method, Estimated):
             raise TypeError(f"`method` must be a method of `kheads.METHODS`; got {type(method).__name__}.")
         self.train_first()
+        if self.plan.scores is not None:
+            return torch.tensor(self.plan.scores, dtype=torch.float64)
         begin = time.perf_counter()
         trainer = self.trainer("estimate")
         scores = method.estimate(self.model, goal, lambda: self.batches(trainer), _loss_of(trainer), self.args.seed)
@@ -180,7 +196,7 @@ class _Run:
         frozen = self._freeze() if self.plan.freeze_model else []
         try:
             if self.plan.freeze_model:
-                changes |= self._gate_phase_length()
+                changes = self._gate_phase_length() | changes
             self._train(phase, self.trainer(phase, gates=gates, **changes))
         finally:
             for parameter in frozen:
@@ -191,7 +207,7 @@ class _Run:
     def search_weight(self, method: Voita, goal: Goal) -> Voita:
         """Bisects lambda by short runs on copies, until its own number of heads comes nearest to K."""
         low, high, tried = method.weight / 30, method.weight * 30, []
-        steps = max(1, as_steps(method.search_steps, self._total_steps()))
+        steps = max(1, as_steps(method.search_steps, self._gate_steps()))
         original = self.model
         for number in range(method.search):
             trial = dataclasses.replace(method, weight=(low * high) ** 0.5)
@@ -222,6 +238,7 @@ class _Run:
 
     def result(self, kept: HeadSet, scores: Tensor) -> PruneResult:
         """Everything that was found out."""
+        self.report["kept_by_kind"] = kept.by_kind(discover(self.model))
         return PruneResult(self.model.eval(), kept, scores, self.metrics, self.history, self.report)
 
     # ---------------------------------------------------------------------------------------------- trainer and data
@@ -250,7 +267,9 @@ class _Run:
         named = self.data[1] if isinstance(self.data[1], Mapping) else {"eval": self.data[1]}
         trainer = self.trainer("evaluate", eval_strategy="no", load_best_model_at_end=False)
         outputs = {name: trainer.predict(data, metric_key_prefix=name) for name, data in named.items()}
-        metrics = {name: _named(output.metrics, name) for name, output in outputs.items()}
+        metrics = {name: named_metrics(output.metrics, name) for name, output in outputs.items()}
+        for name, further in (self.score(self.model.eval()) if self.score else {}).items():
+            metrics[name] |= further
         return metrics, {name: output.predictions for name, output in outputs.items()}
 
     def batches(self, trainer: Any) -> Iterator[dict[str, Any]]:
@@ -276,6 +295,13 @@ class _Run:
             parameter.requires_grad_(False)
         return frozen
 
+    def _gate_steps(self) -> int:
+        """How long the gates learn: with the model, or on the frozen one for one epoch or the steps given."""
+        if not self.plan.freeze_model:
+            return self._total_steps()
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return self.plan.gate_steps or len(self.data[0]) // batch
+
     def _gate_phase_length(self) -> dict[str, Any]:
         if self.plan.gate_steps is not None:
             return {"max_steps": self.plan.gate_steps}
@@ -284,8 +310,9 @@ class _Run:
     def _total_steps(self) -> int:
         if self.args.max_steps > 0:
             return self.args.max_steps
-        per_epoch = len(self.data[0]) // max(1, self.args.train_batch_size * self.args.gradient_accumulation_steps)
-        return max(1, int(per_epoch * self.args.num_train_epochs))
+        batches = len(self.trainer("length").get_train_dataloader())
+        per_epoch = math.ceil(batches / self.args.gradient_accumulation_steps)
+        return max(1, math.ceil(per_epoch * self.args.num_train_epochs))
 
 
 def _loss_of(trainer: Any) -> Any:
@@ -297,7 +324,8 @@ def _loss_of(trainer: Any) -> Any:
     return loss
 
 
-def _named(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def named_metrics(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The trainer's metrics without their prefix, and without how long it took."""
     speed = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
     plain = {key.removeprefix(f"{prefix}_"): value for key, value in metrics.items()}
     return {key: value for key, value in plain.items() if key not in speed}

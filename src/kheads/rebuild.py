@@ -11,43 +11,67 @@ The record says what differs from the architecture that the config describes:
     tensors     {parameter: shape}
     attributes  {attribute: integer}, head counts that `forward` reads
     lists       {module list: length}
-    tables      {site: {"name": ..., "shape": [...]}}, position tables that a site now has to itself
+    tables      {site: {table: shape or null}}, position tables that a site now has to itself
     silent      [module], output projections of ghosts: their weights are zero and must not learn
-    arguments   {site: {"name": ..., "axis": ..., "heads": [...], "of": n, "fused": bool}}, biases made elsewhere
+    arguments   {site: {"names": {...}, "axis": ..., "heads": [...], "of": n, "fused": bool}}, biases made elsewhere
+    layouts     {site: {...}}, layouts that `kheads.adopt` proved, for classes that are not in its table
+    opened      [module], attentions of torch that were replaced by `OpenAttention`
+    selected    {norm: {"features": [...], "of": n}}, norms over all heads, of whose output only the kept heads go on
 """
 
-import copy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 FORMAT = 1
 
 
 class IndexArgument:
-    """Forward pre-hook that selects the kept heads on one axis of an argument made elsewhere for all heads.
+    """Forward pre-hook that selects the kept heads on one axis of arguments made elsewhere for all heads.
 
-    With `fused`, that axis holds batch and heads together, as BLOOM's ALiBi does.
+    `names` maps each argument to its place in the call. With `fused`, the axis holds batch and heads together, as
+    BLOOM's ALiBi does.
     """
 
-    def __init__(self, name: str, axis: int, heads: list[int], of: int, fused: bool = False):
-        self.name, self.axis, self.heads, self.of, self.fused = name, axis, list(heads), of, fused
+    def __init__(self, names: dict[str, int], axis: int, heads: list[int], of: int, fused: bool = False):
+        self.names, self.axis, self.heads, self.of, self.fused = dict(names), axis, list(heads), of, fused
 
     def __call__(self, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        value = kwargs.get(self.name)
-        if value is None:
-            return args, kwargs
+        for name, place in self.names.items():
+            if isinstance(kwargs.get(name), torch.Tensor):
+                kwargs = {**kwargs, name: self._select(kwargs[name])}
+            elif place < len(args) and isinstance(args[place], torch.Tensor):
+                args = (*args[:place], self._select(args[place]), *args[place + 1 :])
+        return args, kwargs
+
+    def _select(self, value: torch.Tensor) -> torch.Tensor:
         index = torch.tensor(self.heads, dtype=torch.long, device=value.device)
+        if self.fused and value.dim() == 2:  # an attention mask for every head and example
+            return value
         if self.fused:
             split = value.unflatten(self.axis, (-1, self.of)).index_select(self.axis + 1, index)
-            return args, {**kwargs, self.name: split.flatten(self.axis, self.axis + 1)}
-        if value.shape[self.axis] == 1:  # one bias for every head
-            return args, kwargs
-        return args, {**kwargs, self.name: value.index_select(self.axis, index)}
+            return split.flatten(self.axis, self.axis + 1)
+        if value.dim() <= self.axis or value.shape[self.axis] == 1:  # one bias for every head
+            return value
+        return value.index_select(self.axis, index)
 
     def record(self) -> dict[str, Any]:
-        return {"name": self.name, "axis": self.axis, "heads": self.heads, "of": self.of, "fused": self.fused}
+        return {"names": self.names, "axis": self.axis, "heads": self.heads, "of": self.of, "fused": self.fused}
+
+
+class SelectOutput:
+    """Forward hook of a norm over all heads: hands on the features of the kept heads."""
+
+    def __init__(self, features: list[int], of: int):
+        self.features, self.of = list(features), of
+
+    def __call__(self, module: nn.Module, args: tuple, output: torch.Tensor) -> torch.Tensor:
+        return output.index_select(-1, torch.tensor(self.features, dtype=torch.long, device=output.device))
+
+    def record(self) -> dict[str, Any]:
+        return {"features": self.features, "of": self.of}
 
 
 class DropArgument:
@@ -67,37 +91,169 @@ class Silence:
         return (torch.zeros_like(args[0]), *args[1:]), kwargs
 
 
+class ConfigView:
+    """A site's own view of the config that all sites share: its own counts, everything else as the config has it."""
+
+    def __init__(self, config: Any):
+        self.__dict__["shared"] = config
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "shared" not in self.__dict__:  # half-made copies ask before they have a state
+            raise AttributeError(name)
+        return getattr(self.shared, name)
+
+
+class OpenAttention(nn.Module):
+    """What `nn.MultiheadAttention` computes, with projections of their own, so that heads can be gated and removed.
+
+    torch's module hands its weights to a function, which asserts their sizes and calls no output projection.
+    """
+
+    # nn.TransformerEncoder(Layer) reads these, and then leaves its fused path for the module's forward.
+    in_proj_bias = None
+    _qkv_same_embed_dim = False
+
+    def __init__(self, attention: nn.MultiheadAttention):
+        super().__init__()
+        if attention.bias_k is not None or attention.add_zero_attn:
+            raise ValueError("nn.MultiheadAttention with `add_bias_kv` or `add_zero_attn` cannot be opened.")
+        self.num_heads, self.head_dim = attention.num_heads, attention.head_dim
+        self.batch_first, self.dropout = attention.batch_first, attention.dropout
+        if attention.in_proj_weight is not None:
+            weights = attention.in_proj_weight.detach().chunk(3)
+        else:
+            weights = tuple(getattr(attention, f"{part}_proj_weight").detach() for part in "qkv")
+        biases = (None,) * 3 if attention.in_proj_bias is None else attention.in_proj_bias.detach().chunk(3)
+        self.q_proj, self.k_proj, self.v_proj = map(_linear, weights, biases)
+        self.out_proj = _linear(attention.out_proj.weight.detach(), attention.out_proj.bias)
+        self.requires_grad_(attention.out_proj.weight.requires_grad).train(attention.training)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Like `nn.MultiheadAttention.forward`; `is_causal` is a hint there, and `attn_mask` says the same."""
+        if is_causal and attn_mask is None:
+            raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        batched = query.dim() == 3
+        if not batched:
+            query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+        elif not self.batch_first:
+            query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
+        q, k, v = self._split(self.q_proj(query)), self._split(self.k_proj(key)), self._split(self.v_proj(value))
+        bias = self._bias(q, key_padding_mask, attn_mask)
+        dropout = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            scores = q @ k.transpose(-2, -1) / self.head_dim**0.5
+            weights = functional.dropout((scores if bias is None else scores + bias).softmax(-1), dropout)
+            mixed = weights @ v
+        else:
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+        output = self.out_proj(mixed.transpose(1, 2).flatten(2))
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            return output.squeeze(0), None if weights is None else weights.squeeze(0)
+        return output if self.batch_first else output.transpose(0, 1), weights
+
+    def _split(self, states: Tensor) -> Tensor:
+        return states.view(*states.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _bias(self, q: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
+        """Both masks as one sum; a boolean mask is True where nothing may be seen."""
+        masks = []
+        if padding is not None:
+            masks.append(padding.view(q.shape[0], 1, 1, -1))
+        if mask is not None:
+            masks.append(mask if mask.dim() == 2 else mask.view(q.shape[0], self.num_heads, *mask.shape[-2:]))
+        closed = [
+            torch.zeros_like(one, dtype=q.dtype).masked_fill(one, float("-inf")) if one.dtype == torch.bool else one
+            for one in masks
+        ]
+        return sum(closed[1:], closed[0]) if closed else None
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    linear.weight = nn.Parameter(weight.clone())
+    if bias is not None:
+        linear.bias = nn.Parameter(bias.detach().clone())
+    return linear
+
+
+def open_attention(model: nn.Module) -> nn.Module:
+    """Replaces every `nn.MultiheadAttention` inside the model, in place, by a module whose heads can be removed.
+
+    The outputs stay the same; only `nn.TransformerEncoder`, which in eval mode may write zeros at padded positions, now
+    computes them, as it does in training mode. The parameters get other names (`q_proj`, `k_proj` and `v_proj` instead
+    of one `in_proj`), so load a state dict before, and make optimizers after.
+    """
+    parts = model.named_modules(remove_duplicate=False)
+    _open(model, [name for name, module in parts if type(module) is nn.MultiheadAttention and name])
+    return model
+
+
+def _open(model: nn.Module, paths: list[str]) -> None:
+    opened: dict[nn.Module, OpenAttention] = {}  # one that has several names stays one
+    for path in paths:
+        parent, _, name = path.rpartition(".")
+        owner = model.get_submodule(parent)
+        old = getattr(owner, name)
+        if not isinstance(old, OpenAttention):
+            setattr(owner, name, opened.setdefault(old, OpenAttention(old)))
+    for module in model.modules():
+        if paths and isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # the fused path, which takes the weights past the modules
+
+
 def hook_of(site: nn.Module, kind: type) -> Any:
     """Returns the site's hook of that kind, or None."""
-    return next((hook for hook in site._forward_pre_hooks.values() if isinstance(hook, kind)), None)
+    hooks = (*site._forward_pre_hooks.values(), *site._forward_hooks.values())
+    return next((hook for hook in hooks if isinstance(hook, kind)), None)
 
 
 def set_hook(site: nn.Module, hook: Any) -> None:
     """Adds the hook, in place of an earlier one of its kind."""
+    if isinstance(hook, SelectOutput):
+        for key in [key for key, old in site._forward_hooks.items() if isinstance(old, SelectOutput)]:
+            del site._forward_hooks[key]
+        site.register_forward_hook(hook)
+        return
     for key in [key for key, old in site._forward_pre_hooks.items() if isinstance(old, type(hook))]:
         del site._forward_pre_hooks[key]
         site._forward_pre_hooks_with_kwargs.pop(key, None)
     site.register_forward_pre_hook(hook, with_kwargs=True)
 
 
-def give_own_table(site: nn.Module, name: str, table: nn.Embedding | None) -> None:
-    """Lets a T5-like site use its own position table, or none (cross-attention), whatever is handed to it."""
-    if table is not None:
-        setattr(site, name, table)
-        setattr(site, f"has_{name}", True)
+def give_own_tables(site: nn.Module, tables: dict[str, nn.Embedding | None]) -> None:
+    """Lets a T5-like site use its own position tables, or none (cross-attention), whatever is handed to it."""
+    for name, table in tables.items():
+        if table is not None:
+            setattr(site, name, table)
+            setattr(site, f"has_{name}", True)
     set_hook(site, DropArgument("position_bias"))
 
 
+def _table(shape: list[int], like: Tensor) -> nn.Embedding:
+    return nn.Embedding(shape[0], shape[1], device=like.device, dtype=like.dtype)
+
+
 def set_attribute(root: Any, path: str, value: int) -> None:
-    """Sets an integer attribute; a config on the way is first copied, because all sites share it."""
+    """Sets an integer attribute; a config on the way is first given a view, because all sites share it."""
     *parents, name = path.split(".")
     owner = root
     for parent in parents:
         child = getattr(owner, parent) if not parent.isdigit() else owner[int(parent)]
-        if parent == "config" and not getattr(child, "kheads_copy", False):
-            child = copy.copy(child)
-            child.kheads_copy = True
-            owner.config = child
+        if parent == "config" and not isinstance(child, ConfigView):
+            child = owner.config = ConfigView(child)
         owner = child
     setattr(owner, name, value)
 
@@ -121,16 +277,16 @@ def set_tensor(owner: Any, name: str, tensor: torch.Tensor) -> None:
 
 def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
     """Applies the record to a full-size model in place. Values are left empty, to be loaded."""
+    _open(model, [_locate(model, path) for path in record.get("opened", [])])
     for path, length in record["lists"].items():
         parent, _, name = _locate(model, path).rpartition(".")
         owner = model.get_submodule(parent)
         setattr(owner, name, nn.ModuleList(list(getattr(owner, name))[:length]))
-    for site, table in record["tables"].items():
+    for site, tables in record["tables"].items():
         module = model.get_submodule(_locate(model, site))
         like = next(module.parameters())
-        rows, columns = table["shape"] or (0, 0)
-        embedding = nn.Embedding(rows, columns, device=like.device, dtype=like.dtype) if table["shape"] else None
-        give_own_table(module, table["name"], embedding)
+        own = {name: shape and _table(shape, like) for name, shape in tables.items()}
+        give_own_tables(module, own)
     for path, shape in record["tensors"].items():
         parent, _, name = _locate(model, path).rpartition(".")
         owner = model.get_submodule(parent)
@@ -140,8 +296,12 @@ def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
         set_attribute(model, _locate(model, path), int(value))
     for site, argument in record["arguments"].items():
         set_hook(model.get_submodule(_locate(model, site)), IndexArgument(**argument))
+    for path, features in record.get("selected", {}).items():
+        set_hook(model.get_submodule(_locate(model, path)), SelectOutput(**features))
     for path in record["silent"]:
         set_hook(model.get_submodule(_locate(model, path)), Silence())
+    for site, layout in record.get("layouts", {}).items():
+        model.get_submodule(_locate(model, site)).kheads_layout = layout
     for site, state in record["sites"].items():
         model.get_submodule(_locate(model, site)).kheads_state = state
     return model

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from kheads.heads import Site
 from kheads.methods import METHODS, Method
 from kheads.pruning import PruneResult
 
@@ -21,7 +23,7 @@ NAME = "result.json"
 
 
 def describe(
-    result: PruneResult, method: Method | None, settings: dict[str, Any], before: dict[str, int]
+    result: PruneResult, method: Method | None, settings: dict[str, Any], before: dict[str, Any], metric: str
 ) -> dict[str, Any]:
     """Everything about a run that another reader needs, as plain data.
 
@@ -29,12 +31,14 @@ def describe(
         result: what `prune` returned.
         method: how heads were chosen; None for the unpruned baseline.
         settings: what the user asked for.
-        before: heads and parameters of the model before.
+        before: `describe_model` of the model before.
+        metric: the headline metric of the task.
     """
     key = next((key for key, cls in METHODS.items() if isinstance(method, cls)), "none")
     return {
         "method": {"name": key, **(dataclasses.asdict(method) if method is not None else {})},
         "settings": settings,
+        "metric": metric,
         "metrics": result.metrics,
         "kept": result.kept.to_dict(),
         "scores": result.scores.tolist(),
@@ -45,6 +49,12 @@ def describe(
         "versions": versions(),
         "machine": machine(),
     }
+
+
+def describe_model(model: PreTrainedModel, sites: Sequence[Site]) -> dict[str, Any]:
+    """Heads, where they lie, and size."""
+    lie = [{"name": site.name, "kind": site.kind, "num_heads": site.num_heads} for site in sites]
+    return {"heads": sum(site.num_heads for site in sites), "sites": lie, **size_of(model)}
 
 
 def size_of(model: PreTrainedModel) -> dict[str, int]:
@@ -79,8 +89,12 @@ def machine() -> dict[str, Any]:
 
 def write(record: dict[str, Any], folder: Path) -> Path:
     """Writes the record, whole or not at all."""
-    path = folder / NAME
+    return write_json(record, folder / NAME)
+
+
+def write_json(value: Mapping[str, Any], path: Path) -> Path:
+    """Writes JSON beside its place and renames it, so that no reader sees half of it."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
     temporary.replace(path)
     return path

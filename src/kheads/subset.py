@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.special import xlog1py
 
 __all__ = [
     "anneal",
@@ -233,7 +232,7 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
     after = dict(zip(order, order[1:] + order[:1], strict=True))
     x_at, p_at, q_at, certain_at, all_at = (_zeros(n) for n in (size, size, 1, size, k * size))
     x, p, factor, change = _seen(x_at).copy_(x), _seen(p_at), _seen(q_at), torch.empty_like(x)
-    slope, now, record = torch.full_like(factor, rate), memoryview(p_at), memoryview(all_at)
+    now, record = memoryview(p_at), memoryview(all_at)
     t, top, rest = order[0], [-1] * k, [1.0] * k
     for step in range(k):
         torch.softmax(x, 0, out=p)
@@ -250,7 +249,7 @@ def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
             certain_at[t] += 1 - q
             q_at[0] = q or _FAINTEST
             p.mul_(factor)
-        x.add_(xlog1py(slope, p.neg_(), out=change))
+        x.add_(torch.log1p(p.neg_(), out=change), alpha=rate)
         record[step * size : (step + 1) * size] = now
         while x_at[after[t]] > x_at[t]:
             t = after[t]

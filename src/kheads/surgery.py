@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from operator import attrgetter
@@ -11,10 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from kheads.anatomy import IndexedArgument, LocatedSite, OwnTable, Plan, is_gated, locate, rows, unwrap
+from kheads.anatomy.layout import segments
 from kheads.heads import HeadSet
-from kheads.rebuild import FORMAT, IndexArgument, Silence, give_own_table, hook_of, set_attribute, set_hook, set_tensor
+from kheads.rebuild import (
+    FORMAT,
+    IndexArgument,
+    OpenAttention,
+    SelectOutput,
+    Silence,
+    give_own_tables,
+    hook_of,
+    set_attribute,
+    set_hook,
+    set_tensor,
+)
 
 Model = TypeVar("Model", bound=nn.Module)
+Tables = dict[tuple[int, str], Tensor]  # by site and name
 
 
 def remove(model: Model, kept: HeadSet, unit: str = "group") -> Model:
@@ -56,8 +70,11 @@ def architecture(model: nn.Module) -> dict[str, Any]:
     located = locate(model)
     paths = {id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())}
     record: dict[str, Any] = {"format": FORMAT}
-    record.update({key: {} for key in ("sites", "tensors", "attributes", "lists", "tables", "arguments")})
+    sections = ("sites", "tensors", "attributes", "lists", "tables", "arguments", "selected", "layouts")
+    record.update({key: {} for key in sections})
     record["silent"] = []
+    parts = model.named_modules(remove_duplicate=False)
+    record["opened"] = [name for name, module in parts if isinstance(module, OpenAttention)]
     for found in located:
         _describe(found, paths, record)
     return record
@@ -85,7 +102,7 @@ def _plan(found: LocatedSite, heads: Sequence[int]) -> Plan:
     return Plan(tuple(query), tuple(kv), group)
 
 
-def _cut(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
+def _cut(found: LocatedSite, plan: Plan, tables: Tables) -> None:
     ghost = not plan.query and found.heads > 0 and (found.keeps_time or not found.layout.empty)
     if ghost:
         plan = Plan((0,), (0,), plan.group)
@@ -93,9 +110,11 @@ def _cut(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
     _cut_projections(found, plan)
     _cut_per_head(found, plan)
     _cut_bias(found, plan, tables)
+    _select_after_norms(found, plan)
     if ghost:
         set_tensor(found.output, "weight", torch.zeros_like(found.output.weight))
         set_hook(found.output, Silence())
+        _mute_values(found)
     _set_counts(found, plan)
     found.module.kheads_state = state
 
@@ -129,6 +148,23 @@ def _cut_projections(found: LocatedSite, plan: Plan) -> None:
     _take(found.output, "weight", 0 if _is_conv1d(found.output) else 1, columns)
 
 
+@torch.no_grad()
+def _mute_values(found: LocatedSite) -> None:
+    """Sets the values of a ghost to zero as well.
+
+    An adapter wraps the output projection and does not know of its hook. It learns nothing from an input of zero, and
+    one on the values nothing from an output of zero.
+    """
+    for path, text in found.layout.rows.items():
+        for owner, name, axis in _output_tensors(found.module, path):
+            start = 0
+            for part in (part for _, parts in segments(text) for part in parts):
+                size = found.layout.size(found.module, part)
+                if part == "v":
+                    getattr(owner, name).narrow(axis, start, size).zero_()
+                start += size
+
+
 def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
     for path, axis in found.layout.per_head.items():
         heads = plan.kv if path.startswith("kv:") else plan.query
@@ -139,34 +175,53 @@ def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
             _take(parent, name, axis, heads)
 
 
-def _cut_bias(found: LocatedSite, plan: Plan, tables: dict[int, Tensor]) -> None:
+def _select_after_norms(found: LocatedSite, plan: Plan) -> None:
+    """Leaves norms over all heads whole and takes the kept heads from what they give."""
+    for path, part in found.layout.selected.items():
+        norm = found.module.get_submodule(path)
+        width = found.layout.size(found.module, part)
+        heads = plan.query if part == "q" else plan.kv
+        features = [head * width + feature for head in heads for feature in range(width)]
+        old = hook_of(norm, SelectOutput)
+        of = old.of if old else width * (found.heads if part == "q" else found.kv)
+        set_hook(norm, SelectOutput([old.features[feature] for feature in features] if old else features, of))
+
+
+def _cut_bias(found: LocatedSite, plan: Plan, tables: Tables) -> None:
     bias, module = found.layout.bias, found.module
     if isinstance(bias, IndexedArgument):
         old = hook_of(module, IndexArgument)
         heads = [old.heads[head] for head in plan.query] if old else list(plan.query)
-        set_hook(module, IndexArgument(bias.name, bias.axis, heads, old.of if old else found.heads, bias.fused))
+        places = list(inspect.signature(module.forward).parameters)
+        names = {name: places.index(name) for name in bias.names}
+        set_hook(module, IndexArgument(names, bias.axis, heads, old.of if old else found.heads, bias.fused))
     elif isinstance(bias, OwnTable):
-        table = tables.get(id(module))
-        embedding = None
-        if table is not None:
-            kept = table.detach()[:, list(plan.query)].clone()
-            embedding = nn.Embedding(kept.shape[0], kept.shape[1], _weight=kept)
-            embedding.weight.requires_grad_(table.requires_grad)
-        give_own_table(module, bias.name, embedding)
+        give_own_tables(module, {name: _columns(tables.get((id(module), name)), plan) for name in bias.names})
 
 
-def _position_tables(located: Sequence[LocatedSite]) -> dict[int, Tensor]:
-    """The table that each self-attention of a T5-like stack uses: its own, or that of the stack's first layer."""
-    tables: dict[int, Tensor] = {}
-    current: dict[str, Tensor] = {}
+def _columns(table: Tensor | None, plan: Plan) -> nn.Embedding | None:
+    """A table with the columns of the heads that stay."""
+    if table is None:
+        return None
+    kept = table.detach()[:, list(plan.query)].clone()
+    embedding = nn.Embedding(kept.shape[0], kept.shape[1], _weight=kept)
+    embedding.weight.requires_grad_(table.requires_grad)
+    return embedding
+
+
+def _position_tables(located: Sequence[LocatedSite]) -> Tables:
+    """The tables that each self-attention of a T5-like stack uses: its own, or those of the stack's first layer."""
+    tables: Tables = {}
+    current: dict[tuple[str, str], Tensor] = {}
     for found in located:
         if not isinstance(found.layout.bias, OwnTable) or found.site.kind == "cross":
             continue
         stack = found.site.name.split(".block.")[0]
-        own = getattr(found.module, found.layout.bias.name, None)
-        if own is not None:
-            current[stack] = own.weight
-        tables[id(found.module)] = current[stack]
+        for name in found.layout.bias.names:
+            own = getattr(found.module, name, None)
+            if own is not None:
+                current[stack, name] = own.weight
+            tables[id(found.module), name] = current[stack, name]
     return tables
 
 
@@ -217,6 +272,8 @@ def _describe(found: LocatedSite, paths: dict[int, str], record: dict[str, Any])
     name, layout, module = found.site.name, found.layout, found.module
     prefix = f"{name}." if name else ""
     record["sites"][name] = _state(found)
+    if "kheads_layout" in module.__dict__:
+        record["layouts"][name] = module.kheads_layout
     if "kheads_state" not in module.__dict__:
         return
     owners = [(owner, tensor) for path in layout.rows for owner, tensor, _ in _output_tensors(module, path)]
@@ -239,8 +296,9 @@ def _describe(found: LocatedSite, paths: dict[int, str], record: dict[str, Any])
         if value is not None:
             record["attributes"][prefix + path] = value
     if isinstance(layout.bias, OwnTable):
-        table = getattr(module, layout.bias.name, None)
-        shape = list(table.weight.shape) if table is not None else None
-        record["tables"][name] = {"name": layout.bias.name, "shape": shape}
+        tables = {table: getattr(module, table, None) for table in layout.bias.names}
+        record["tables"][name] = {table: own and list(own.weight.shape) for table, own in tables.items()}
     if (hook := hook_of(module, IndexArgument)) is not None:
         record["arguments"][name] = hook.record()
+    for path in layout.selected:
+        record["selected"][prefix + path] = hook_of(module.get_submodule(path), SelectOutput).record()

@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate import DistributedType
 from torch import Tensor, nn
-from torch.utils.data import Sampler
-from transformers import Seq2SeqTrainer, Trainer, TrainerCallback
+from torch.utils.data import DataLoader, Sampler
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback
 
+from kheads.batching import TokenBatches
 from kheads.gates import Gates
 from kheads.heads import HeadSet
 from kheads.methods import Goal, Learned, Moment
@@ -63,15 +66,25 @@ class TrainedGates(Gates):
 
 
 class HeadTrainerMixin(_Base):
-    """Put before `Trainer` or `Seq2SeqTrainer` in the bases; works on any model, gates attached or not."""
+    """Put before `Trainer` or `Seq2SeqTrainer` in the bases; works on any model, gates attached or not.
+
+    Args:
+        *args: as for Trainer.
+        gates: gates that are attached to the model.
+        batch_tokens: make training batches of at most so many tokens, instead of so many examples.
+        **kwargs: as for Trainer.
+    """
 
     # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
     # always divides, and `_share` undoes that.
     loss_is_scaled_for_ga: bool | None = False
 
-    def __init__(self: Any, *args: Any, gates: TrainedGates | None = None, **kwargs: Any):
+    def __init__(
+        self: Any, *args: Any, gates: TrainedGates | None = None, batch_tokens: int | None = None, **kwargs: Any
+    ):
         super().__init__(*args, **kwargs)
-        self.gates = gates
+        self.gates, self.batch_tokens = gates, batch_tokens
+        self._order: Any = None  # the sampler, if its order depends on the epoch
         self.model_accepts_loss_kwargs = False
         self._items = 0.0
         self._logged: HeadSet | None = None
@@ -111,6 +124,8 @@ class HeadTrainerMixin(_Base):
         penalty = self.gates.penalty() if self.gates is not None else None
         if penalty is not None:
             loss = loss + penalty.to(loss.device, loss.dtype)
+        if not loss.requires_grad:  # settled gates on a frozen model: nothing is left to learn, and nothing to move
+            loss = loss + torch.zeros_like(loss, requires_grad=True)
         loss = loss * share
         return (loss, outputs) if return_outputs else loss
 
@@ -188,7 +203,33 @@ class HeadTrainerMixin(_Base):
             return super()._get_train_sampler(train_dataset)
         lengths = _lengths(dataset, self.args.length_column_name)
         batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        return LengthGroups(lengths, batch, self.args.data_seed if self.args.data_seed is not None else self.args.seed)
+        self._order = LengthGroups(lengths, batch, self._data_seed)
+        return self._order
+
+    def get_train_dataloader(self: Any) -> DataLoader:
+        """Batches by tokens where that was asked for; each process reads its own, so nothing shards them again."""
+        if self.batch_tokens is None:
+            return super().get_train_dataloader()
+        lengths = _side_lengths(self.train_dataset)
+        here = self.args.process_index, self.args.world_size
+        self._order = TokenBatches(lengths, self.batch_tokens, self._data_seed, *here)
+        data = self.train_dataset
+        return DataLoader(
+            self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data,
+            batch_sampler=self._order,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    @property
+    def _data_seed(self: Any) -> int:
+        return self.args.data_seed if self.args.data_seed is not None else self.args.seed
+
+    def before_epoch(self: Any) -> None:
+        """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it."""
+        if self._order is not None:
+            self._order.set_epoch(int(self.state.epoch or 0))
 
     # ---------------------------------------------------------------------------------------- logs and checkpoints
 
@@ -208,10 +249,25 @@ class HeadTrainerMixin(_Base):
         entries = [entry["kept"] for entry in self.state.log_history if "kept" in entry]
         return HeadSet.from_dict(entries[-1]) if entries else None
 
+    def _save(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Writes the parameters under the names they have in the model.
+
+        `save_pretrained` by itself writes some architectures (ViT, for one) under the names of their older checkpoints,
+        and Trainer resumes by plain names.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        if isinstance(model, PreTrainedModel):
+            vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(*args, **kwargs)
+        finally:
+            vars(model).pop("save_pretrained", None)
+
     def _issue_warnings_after_load(self: Any, load_result: Any) -> None:
         """A checkpoint that does not fit is an error here, not a warning."""
         tied = set(getattr(self.model, "all_tied_weights_keys", None) or {})
-        missing = [name for name in load_result.missing_keys if name not in tied]
+        unsaved = set(getattr(self.model, "_keys_to_ignore_on_save", None) or ())  # sinusoids, which are made again
+        missing = [name for name in load_result.missing_keys if name not in tied | unsaved]
         if missing or load_result.unexpected_keys:
             name = (missing or load_result.unexpected_keys)[0]
             raise ValueError(
@@ -230,6 +286,9 @@ class HeadSeq2SeqTrainer(HeadTrainerMixin, Seq2SeqTrainer):
 class _BeforeStep(TrainerCallback):
     def __init__(self, trainer: Any):
         self.trainer = trainer
+
+    def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+        self.trainer.before_epoch()
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         self.trainer.before_step()
@@ -301,6 +360,14 @@ def _lengths(dataset: Any, column: str) -> list[int]:
     return [len(example["input_ids"]) for example in dataset]
 
 
+def _side_lengths(dataset: Any) -> list[tuple[int, int]]:
+    """Tokens of source and target of each example."""
+    if hasattr(dataset, "column_names"):  # whole columns are read faster than rows
+        columns = (dataset["input_ids"], dataset["labels"])
+        return list(zip(*([len(ids) for ids in column] for column in columns), strict=True))
+    return [(len(example["input_ids"]), len(example["labels"])) for example in dataset]
+
+
 def _refuse_backends(trainer: Any) -> None:
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         name = "DeepSpeed" if trainer.is_deepspeed_enabled else "FSDP"
@@ -310,6 +377,11 @@ def _refuse_backends(trainer: Any) -> None:
     if trainer.args.n_gpu > 1:
         raise ValueError(
             "Several GPUs in one process (DataParallel) are not supported; start one process per GPU (torchrun)."
+        )
+    if trainer.accelerator.num_processes > 1 and trainer.accelerator.distributed_type == DistributedType.NO:
+        raise ValueError(
+            f"The {trainer.accelerator.num_processes} processes would train apart from each other; on machines without "
+            "a GPU give TrainingArguments(use_cpu=True)."
         )
     if not math.isfinite(trainer.args.max_grad_norm or 0):
         raise ValueError("`max_grad_norm` must be finite; 0 switches clipping of the model off.")

@@ -1,12 +1,22 @@
 """Where the heads of a model are: layouts as data, and `discover`."""
 
-from kheads.anatomy.discovery import LocatedSite, UnsupportedModelError, discover, is_gated, locate, unwrap
+from kheads.anatomy.discovery import (
+    LocatedSite,
+    UnsupportedModelError,
+    discover,
+    is_gated,
+    locate,
+    unknown,
+    unwrap,
+)
 from kheads.anatomy.layout import IndexedArgument, Layout, OwnTable, Plan, rows
-from kheads.anatomy.table import LAYOUTS, REFUSED
+from kheads.anatomy.structure import guesses
+from kheads.anatomy.table import LAYOUTS, REFUSED, TYPES
 
 __all__ = [
     "LAYOUTS",
     "REFUSED",
+    "TYPES",
     "IndexedArgument",
     "Layout",
     "LocatedSite",
@@ -14,8 +24,10 @@ __all__ = [
     "Plan",
     "UnsupportedModelError",
     "discover",
+    "guesses",
     "is_gated",
     "locate",
     "rows",
+    "unknown",
     "unwrap",
 ]

@@ -9,14 +9,27 @@ from typing import Any
 from torch import nn
 
 from kheads.anatomy.layout import Layout, segments, total_rows
-from kheads.anatomy.table import LAYOUTS, REFUSED
+from kheads.anatomy.table import LAYOUTS, NOT_SITES, REFUSED
 from kheads.heads import Site
 
 UNITS = ("group", "query")
 PROJECTIONS = ("Linear", "Conv1D", "NonDynamicallyQuantizableLinear", "FalconLinear")
 
-_CROSS_NAMES = frozenset({"crossattention", "encoder_attn", "EncDecAttention", "cross_attention", "cross_attn"})
-_QKV_NAMES = (("query", "key", "value"), ("q_proj", "k_proj", "v_proj"), ("q", "k", "v"), ("q_lin", "k_lin", "v_lin"))
+_CROSS_NAMES = frozenset(
+    {"crossattention", "encoder_attn", "EncDecAttention", "cross_attention", "cross_attn", "multihead_attn"}
+)
+# Names of projections by which an attention is recognised: apart, or all in one.
+APART = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("query", "key", "value"),
+    ("q", "k", "v"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("query_proj", "key_proj", "value_proj"),
+    ("linear_q", "linear_k", "linear_v"),
+    ("to_q", "to_k", "to_v"),
+    ("wq", "wk", "wv"),
+)
+TOGETHER = ("qkv_proj", "qkv", "Wqkv", "query_key_value", "c_attn")
 
 
 class UnsupportedModelError(ValueError):
@@ -111,6 +124,8 @@ def is_gated(model: nn.Module) -> bool:
 
 
 def _layout(module: nn.Module) -> Layout | None:
+    if (own := module.__dict__.get("kheads_layout")) is not None:  # written by `kheads.adopt`
+        return Layout(**own)
     for layout in LAYOUTS.get(_key(module), ()):
         if layout.when is None or layout.when(module):
             return layout
@@ -124,7 +139,7 @@ def _key(module: nn.Module) -> str:
 
 
 def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time: bool) -> LocatedSite:
-    output = _child(module, layout.o)
+    output = child(module, layout.o)
     _refuse_projection(f"{name}.{layout.o}", output)
     head_dim = layout.size(module, "o")
     heads = _inputs(output) // head_dim
@@ -134,7 +149,7 @@ def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time
     per_unit = group if unit == "group" else 1
     site = Site(
         name=name,
-        kind=_kind(name, module),
+        kind=_kind(name, module, layout),
         num_heads=0 if is_ghost(module) else heads // per_unit,
         head_dim=head_dim,
         unit=unit if shared else "head",
@@ -145,8 +160,9 @@ def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time
 
 def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:
     """Counts the key-value heads from the weights, and checks that every projection has the rows it should."""
-    present = {path: text for path, text in layout.rows.items() if _child(module, path) is not None}
+    present = {path: text for path, text in layout.rows.items() if child(module, path) is not None}
     found = {part for text in present.values() for _, names in segments(text) for part in names}
+    found |= set(layout.selected.values())
     if not {"q", "k", "v"} <= found:
         raise UnsupportedModelError(
             f"{name} ({type(module).__name__}) lacks one of the projections {', '.join(layout.rows)}; "
@@ -160,9 +176,9 @@ def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:
     kv = heads
     for path, text in shared[:1]:
         per_kv = sum(size(part) for over, parts in segments(text) for part in parts if over != "query" and part != "q")
-        kv = (_outputs(_child(module, path)) - total_rows_of_queries(text, size, heads)) // per_kv
+        kv = (_outputs(child(module, path)) - total_rows_of_queries(text, size, heads)) // per_kv
     for path, text in present.items():
-        projection = _child(module, path)
+        projection = child(module, path)
         _refuse_projection(f"{name}.{path}", projection)
         if _outputs(projection) != total_rows(text, size, heads, kv) or (kv and heads % kv):
             raise UnsupportedModelError(
@@ -180,7 +196,9 @@ def total_rows_of_queries(text: str, size: Any, heads: int) -> int:
     return rows
 
 
-def _kind(name: str, module: nn.Module) -> str:
+def _kind(name: str, module: nn.Module, layout: Layout) -> str:
+    if layout.kind is not None:
+        return layout.kind
     if name.rpartition(".")[2] in _CROSS_NAMES or getattr(module, "is_cross_attention", False):
         return "cross"
     inner = getattr(module, "self", module)
@@ -195,8 +213,8 @@ def _timekeepers(matched: dict[str, tuple[nn.Module, Layout]]) -> set[str]:
     """
     names: set[str] = set()
     seen: set[tuple[str, str]] = set()
-    for name, (module, _) in matched.items():
-        if _kind(name, module) != "decoder":
+    for name, (module, layout) in matched.items():
+        if _kind(name, module, layout) != "decoder":
             continue
         stack = next((name.split(f".{part}.")[0] for part in name.split(".") if part.isdigit()), name)
         marks = {(stack, "any")} | ({(stack, "full")} if getattr(module, "sliding_window", None) is None else set())
@@ -222,26 +240,43 @@ def _refuse_wrappers(model: nn.Module) -> None:
         raise UnsupportedModelError("The model is tensor-parallel; prune it before splitting it over devices.")
 
 
-def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
+def unknown(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules that look like attention and have no layout, by name; those around known sites are left out.
+
+    Raises:
+        UnsupportedModelError: one of them is on the list of refusals.
+    """
+    return _unknown(model, {name for name, module in model.named_modules() if _layout(module)})
+
+
+def _unknown(model: nn.Module, matched: set[str]) -> dict[str, nn.Module]:
+    found = {}
     for name, module in model.named_modules():
         if name in matched or any(name.startswith(f"{site}.") or not site for site in matched):
             continue
         cls = type(module).__name__
         if cls in REFUSED and type(module).__module__.partition(".")[0] in ("transformers", "torch"):
             raise UnsupportedModelError(f"{name or 'The model'} is a {cls}, which kheads cannot prune: {REFUSED[cls]}")
-        if _looks_like_attention(module) and not any(site.startswith(f"{name}.") for site in matched):
-            raise UnsupportedModelError(
-                f"{name or 'The model'} is a {type(module).__module__}.{cls}, an attention that kheads does not know. "
-                f"{_advice()}"
-            )
+        inner = any(site.startswith(f"{name}.") for site in matched)
+        if _looks_like_attention(module) and not inner and cls not in NOT_SITES:
+            found[name] = module
+    return found
+
+
+def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
+    for name, module in _unknown(model, matched).items():
+        raise UnsupportedModelError(
+            f"{name or 'The model'} is a {type(module).__module__}.{type(module).__name__}, an attention that kheads "
+            f"does not know. {_advice()}"
+        )
 
 
 def _looks_like_attention(module: nn.Module) -> bool:
     cls = type(module).__name__.lower()
     children = dict(module.named_children())
-    return (("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())) or any(
-        all(name in children for name in names) for names in _QKV_NAMES
-    )
+    named = ("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())
+    apart = any(all(name in children for name in names) for names in APART)
+    return named or apart or any(name in children for name in TOGETHER)
 
 
 def _refuse_projection(name: str, projection: Any) -> None:
@@ -255,7 +290,8 @@ def _refuse_projection(name: str, projection: Any) -> None:
     )
 
 
-def _child(module: nn.Module, path: str) -> Any:
+def child(module: nn.Module, path: str) -> Any:
+    """The part at that path, or None."""
     try:
         return attrgetter(path)(module)
     except AttributeError:
@@ -274,6 +310,6 @@ def _inputs(projection: Any) -> int:
 
 def _advice() -> str:
     return (
-        f"Supported attention classes: {', '.join(LAYOUTS)}. "
-        "To add one, describe its layout in `kheads.anatomy.LAYOUTS` (ARCHITECTURE.md shows how)."
+        "`kheads.adopt(model, inputs)` checks on a batch whether its structure says enough; otherwise describe its "
+        "layout in `kheads.anatomy.LAYOUTS` (docs/your-own-model.md shows how, and lists the models kheads knows)."
     )

@@ -22,21 +22,22 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class IndexedArgument:
-    """A bias made elsewhere for all heads and handed to the site as the argument `name`, heads on `axis`.
+    """A bias made elsewhere for all heads and handed to the site as the arguments `names`, heads on `axis`.
 
-    `fused` says that the axis holds batch and heads together.
+    An argument with one entry on that axis serves every head and stays. `fused` says that the axis holds batch and
+    heads together.
     """
 
-    name: str
+    names: tuple[str, ...]
     axis: int
     fused: bool = False
 
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table of position biases that only the first layer has; its result travels as `position_bias`."""
+    """Tables of position biases that only the first layer has; their result travels as `position_bias`."""
 
-    name: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Layout:
         per_head: tensor or ModuleList -> the axis on which its heads lie; `kv:` before the path means key-value heads.
         counts: attribute -> "heads", "kv", "group" or "heads*width"; `config.` means on the site's own copy.
         bias: a bias that is made elsewhere.
+        selected: norm over all heads at once -> `q` or `k`. Its projection stays whole and the heads that stay are
+            taken from its output, because a norm of fewer heads would be another norm.
+        kind: "encoder", "decoder" or "cross" where neither the site's name nor its attributes tell.
         empty: whether the class runs with no head at all.
         when: which instances of the class this layout describes.
     """
@@ -65,6 +69,8 @@ class Layout:
     per_head: Mapping[str, int] = field(default_factory=lambda: _NONE)
     counts: Mapping[str, str] = field(default_factory=lambda: _NONE)
     bias: IndexedArgument | OwnTable | None = None
+    selected: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    kind: str | None = None
     empty: bool = True
     when: Callable[[nn.Module], bool] | None = None
 

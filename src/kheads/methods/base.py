@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from kheads.heads import Constraints, HeadSet, Site, select
+from kheads.heads import Constraints, HeadSet, Site, pools, select
 
 # A number of steps: an int is that many, a float that fraction of the training.
 Steps = int | float
@@ -41,6 +41,10 @@ class Goal:
     def mask(self, scores: Tensor) -> Tensor:
         """Ones for the K heads of highest score, zeros for the others, (H,)."""
         return self.kept(scores).mask(self.sites, device=scores.device)
+
+    def pools(self, scores: Tensor) -> list[tuple[list[int], int]]:
+        """Heads that compete with each other, and how many of them stay: all heads and K, but for constraints."""
+        return pools(scores, self.k, self.sites, self.constraints)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kheads.gates import gated
+from kheads.heads import Constraints
 from kheads.methods.base import Estimated, Goal, LossFunction
 
 
@@ -60,9 +61,12 @@ class Michel(Estimated):
             rounds += 1
 
     def _survivors(self, scores: Tensor, count: int, goal: Goal) -> Tensor:
-        """The heads that a round leaves. Constraints count from the first round on."""
-        smaller = Goal(count, goal.sites, goal.constraints if count == goal.k else None)
-        return smaller.mask(scores)
+        """The heads that a round leaves: those that would stay if it were the last one, and the best of the others.
+
+        So the heads that are left can always meet the constraints, and no round has to take a removed one back.
+        """
+        last = Constraints(protected=goal.kept(scores).to_dict())
+        return Goal(count, goal.sites, last).mask(scores)
 
     def _importance(
         self,

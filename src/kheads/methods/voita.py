@@ -49,6 +49,8 @@ class Voita(Learned):
             raise ValueError(f"`search` must not be negative; got {self.search}.")
         if self.weight < 0:
             raise ValueError(f"`weight` must not be negative; got {self.weight}.")
+        if self.search and not self.weight:
+            raise ValueError("`search` looks around `weight`, which must be positive then; got 0.")
 
     def initial(self, size: int, seed: int) -> Tensor:
         """The first parameters of the gates, (H,)."""

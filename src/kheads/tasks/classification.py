@@ -15,6 +15,7 @@ from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 from kheads.tasks.files import DataError, Table, gist, listed, quoted, read_table, stem, tabulate
+from kheads.tasks.sampling import check_limits, draw
 
 # What a headline metric is reported with.
 METRICS: dict[str, tuple[str, ...]] = {
@@ -139,9 +140,7 @@ class ClassificationTask:
             max_eval: at most so many rows in each evaluation set; None for all.
             seed: what the subsets are drawn with.
         """
-        for name, limit in (("max_train", max_train), ("max_eval", max_eval)):
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-                raise ValueError(f"`{name}` must be an integer from 1 up, or None for all rows; got {limit!r}.")
+        check_limits(max_train, max_eval)
         evals = {name: _draw(rows, max_eval, seed) for name, rows in self.evals.items()}
         return replace(self, train=_draw(self.train, max_train, seed), evals=evals, seed=seed)
 
@@ -429,9 +428,7 @@ def _none_of(rows: Dataset) -> Dataset:
 
 
 def _draw(rows: Dataset, count: int | None, seed: int) -> Dataset:
-    if count is None or count >= len(rows):
-        return rows
-    return rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:count]))
+    return rows if count is None or count >= len(rows) else rows.select(draw(len(rows), count, seed))
 
 
 def _check_max_length(max_length: int, tokenizer: PreTrainedTokenizerBase, pair: bool) -> None:

@@ -92,12 +92,27 @@ def read_table(path: str | Path, columns: Mapping[str, str] | None = None) -> Ta
         columns: which columns hold "text", "text_pair" and "label"; those not named are found by their usual names.
     """
     path = Path(path)
-    kind = _kind(path)
+    return tabulate(read_rows(path), str(path), unit_of(path), columns)
+
+
+def read_rows(path: Path) -> Numbered:
+    """The numbered rows of a file with one of the extensions above, not checked yet."""
+    kind = format_of(path)
+    check_file(path, f" with the extension {_listed_formats()}")
+    return _READERS[kind](path)
+
+
+def unit_of(path: Path) -> str:
+    """What the rows of a file are called."""
+    return "row" if format_of(path) == ".parquet" else "line"
+
+
+def check_file(path: Path, expected: str = "") -> None:
+    """Raises if there is no such file."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; give a file.")
     if not path.is_file():
-        raise DataError(f"{path} does not exist; give a file with the extension {_listed_formats()}.")
-    return tabulate(_READERS[kind](path), str(path), "row" if kind == ".parquet" else "line", columns)
+        raise DataError(f"{path} does not exist; give a file{expected}.")
 
 
 def stem(path: str | Path) -> str:
@@ -227,7 +242,7 @@ def _label(row: Mapping[str, Any], column: str) -> str:
 
 
 def _json_rows(path: Path) -> Numbered:
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         if not line.strip():
             continue
         try:
@@ -243,7 +258,7 @@ def _json_rows(path: Path) -> Numbered:
 
 
 def _csv_rows(path: Path) -> Numbered:
-    reader = csv.reader((line for _, line in _lines(path)), strict=True)
+    reader = csv.reader((line for _, line in read_lines(path)), strict=True)
     yield from _under_header(path, _csv_cells(path, reader))
 
 
@@ -262,7 +277,7 @@ def _csv_cells(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _tsv_rows(path: Path) -> Numbered:
-    lines = ((number, line.rstrip("\r\n")) for number, line in _lines(path))
+    lines = ((number, line.rstrip("\r\n")) for number, line in read_lines(path))
     yield from _under_header(path, ((number, line.split("\t")) for number, line in lines if line))
 
 
@@ -293,7 +308,8 @@ def _parquet_rows(path: Path) -> Numbered:
         raise DataError(f"{path}, row {number + 1}: not a whole parquet file ({gist(error)}).") from error
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a UTF-8 file, compressed or not, with their line ends."""
     number = 0
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
@@ -326,7 +342,13 @@ def _extensions(path: Path) -> list[str]:
     return path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
 
 
-def _kind(path: Path) -> str:
+def holds_rows(path: Path) -> bool:
+    """Whether the extension says that the file is a table of texts, not plain text."""
+    return any(extension.lower() in _READERS for extension in _extensions(path))
+
+
+def format_of(path: Path) -> str:
+    """The extension that says the format, without .gz; raises if it is none of the table's."""
     extensions = [extension.lower() for extension in _extensions(path)]
     if not extensions or extensions[0] not in _READERS or extensions == [".parquet", ".gz"]:
         raise DataError(f"{path} must have the extension {_listed_formats()}; got {''.join(extensions) or 'none'!r}.")

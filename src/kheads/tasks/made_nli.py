@@ -15,7 +15,7 @@ members; different nouns and names are different people; "everyone" and "nobody"
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice, permutations, product
 from types import MappingProxyType
@@ -112,21 +112,25 @@ class Phenomenon(NamedTuple):
     share: int
 
 
-def generate(split: str, count: int, seed: int = 0) -> list[Example]:
+def generate(split: str, count: int, seed: int = 0, phenomena: Sequence[str] | None = None) -> list[Example]:
     """Makes `count` different examples, with equally many of each label (within 1).
 
     Args:
         split: "train" or "eval"; the two share no content word, hence no example.
         count: how many examples.
         seed: another seed gives other examples; the same one gives the same list.
+        phenomena: names from `PHENOMENA` to draw from; all of them if not given.
     """
+    unknown = [name for name in phenomena or () if name not in _PHENOMENA]
+    if unknown:
+        raise ValueError(f"`phenomena` must be names from {', '.join(PHENOMENA)}; got {unknown[0]!r}.")
     if split not in WORDS:
         raise ValueError(f"`split` must be one of {', '.join(map(repr, WORDS))}; got {split!r}.")
     if count < 0:
         raise ValueError(f"`count` must be 0 or more; got {count}.")
     rng = random.Random(f"{split} {seed}")
     examples: dict[tuple[str, str], Example] = {}
-    for phenomenon, label in _slots(count, rng):
+    for phenomenon, label in _slots(count, rng, phenomena or PHENOMENA):
         example = _new_example(phenomenon, label, WORDS[split], rng, examples)
         examples[example.premise, example.hypothesis] = example
     return list(examples.values())
@@ -148,9 +152,9 @@ def relation(premise: Meaning, hypothesis: Meaning) -> str:
     return "neutral" if possible & allowed else "contradiction"
 
 
-def _slots(count: int, rng: random.Random) -> list[tuple[str, str]]:
+def _slots(count: int, rng: random.Random, phenomena: Sequence[str]) -> list[tuple[str, str]]:
     """A phenomenon and a label for each example, in random order; every phenomenon takes the labels in turn."""
-    names = [name for name, phenomenon in _PHENOMENA.items() for _ in range(phenomenon.share)]
+    names = [name for name in phenomena for _ in range(_PHENOMENA[name].share)]
     rng.shuffle(names)
     slots = list(islice(cycle(product(names, LABELS)), count))
     rng.shuffle(slots)

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Every method on real MNLI sentences with the embedded model: K = 12 of 72 heads, 600 steps of batch 32.
+#
+#     DATA=folder/with/mnli WORK=/tmp/kheads-mnli sh experiments/mnli_minilm/run.sh
+#
+# A run whose result is already in results/ is skipped, so the script can be started again at any time. Michel and the
+# pipelined run start from the unpruned model of the first run. Tune on "matched"; report "mismatched".
+set -eu
+here=$(dirname "$0")
+: "${DATA:?the folder with train.jsonl.gz, dev_matched.jsonl.gz and dev_mismatched.jsonl.gz}"
+: "${WORK:?a folder for the models}"
+mkdir -p "$WORK" "$here/results"
+
+run() { # name, model, options...
+    name=$1 model=$2
+    shift 2
+    [ -e "$here/results/$name.json" ] && return 0
+    kheads prune "$model" --train "$DATA/train.jsonl.gz" \
+        --eval "matched=$DATA/dev_matched.jsonl.gz" --eval "mismatched=$DATA/dev_mismatched.jsonl.gz" --max-eval 3000 \
+        --max-length 96 --batch-size 32 --max-steps 600 --lr 1e-4 --resume --overwrite \
+        -o "$WORK/$name" "$@"
+    sed "s#$DATA/#mnli/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$here/results/$name.json"
+}
+
+seed=${SEED:-0}
+run "none-$seed" minilm --method none --seed "$seed"
+run "dsp-short-$seed" minilm -k 12 --method dsp --preset short --seed "$seed"
+run "dsp-later-$seed" minilm -k 12 --method dsp --preset short --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed "$seed"
+run "retrain-$seed" minilm -k 12 --method michel --per-round 60 --normalised --estimate-examples 4000 --max-steps 200 --recover-steps 400 --seed "$seed"
+run "ste-$seed" minilm -k 12 --method ste --seed "$seed"
+run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples 4000 --recover-steps 200 --seed "$seed"
+run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --preset paper --pipelined --trained --gate-steps 200 --seed "$seed"
+run "dsp-paper-$seed" minilm -k 12 --method dsp --preset paper --seed "$seed"
+run "voita-$seed" minilm -k 12 --method voita --seed "$seed"

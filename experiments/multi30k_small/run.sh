@@ -1,0 +1,39 @@
+#!/bin/sh
+# German to English on Multi30k with the size `small` (6+6 layers, 72 heads): unpruned, and K = 12.
+#
+#     DATA=folder/with/multi30k WORK=/tmp/kheads-multi30k sh experiments/multi30k_small/run.sh
+#
+# A run whose result is already in results/ is skipped, so the script can be started again at any time. Michel and the
+# pipelined run start from the unpruned model of the first run. Tune on "val"; report "test2016". STEPS and MAX_EVAL
+# are there to try the script out.
+set -eu
+here=$(dirname "$0")
+: "${DATA:?the folder with train.de.gz, train.en.gz, val.de.gz, val.en.gz, test2016.de.gz and test2016.en.gz}"
+: "${WORK:?a folder for the models}"
+RESULTS=${RESULTS:-$here/results}
+STEPS=${STEPS:-4000}
+GATE_STEPS=${GATE_STEPS:-500} # one epoch
+PAIRS=${PAIRS:-2000}
+mkdir -p "$WORK" "$RESULTS"
+
+run() { # name, model, options...
+    name=$1 model=$2
+    shift 2
+    [ -e "$RESULTS/$name.json" ] && return 0
+    kheads prune "$model" --task translation --train-source "$DATA/train.de.gz" --train-target "$DATA/train.en.gz" \
+        --eval-source "val=$DATA/val.de.gz" --eval-target "val=$DATA/val.en.gz" \
+        --eval-source "test2016=$DATA/test2016.de.gz" --eval-target "test2016=$DATA/test2016.en.gz" \
+        ${MAX_EVAL:+--max-eval "$MAX_EVAL"} \
+        --batch-tokens 1024 --max-steps "$STEPS" --lr 2e-3 --lr-schedule linear --warmup-steps 400 \
+        --save-steps 500 --resume --overwrite -o "$WORK/$name" "$@"
+    cp "$WORK/$name/result.json" "$RESULTS/$name.json"
+}
+
+seed=${SEED:-0}
+run "none-$seed" small --vocab-size 6000 --method none --seed "$seed"
+run "dsp-$seed" small --vocab-size 6000 -k 12 --method dsp --seed "$seed"
+run "dsp-short-$seed" small --vocab-size 6000 -k 12 --method dsp --preset short --seed "$seed"
+run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --gate-steps "$GATE_STEPS" --seed "$seed"
+run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples "$PAIRS" --seed "$seed"
+run "ste-$seed" small --vocab-size 6000 -k 12 --method ste --seed "$seed"
+run "voita-$seed" small --vocab-size 6000 -k 12 --method voita --seed "$seed"

@@ -1,0 +1,24 @@
+"""kheads export: a pruned model for places without kheads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kheads import exporting, terminal
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    to: Annotated[str, typer.Option(help=f"Flavour: {', '.join(exporting.TARGETS)}.")] = "hub",
+    overwrite: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
+) -> None:
+    """Turn a pruned model into a folder that loads without kheads.
+
+    Example: `kheads export pruned --to hub -o for-the-hub`
+    """
+    out = exporting.export(folder, output, to, overwrite)
+    terminal.console().print(f"{out} loads without kheads; its outputs were compared in a new process.")

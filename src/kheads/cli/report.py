@@ -1,0 +1,52 @@
+"""kheads report: a page to look at."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kheads import terminal
+from kheads.cli.app import JsonOption
+from kheads.report.results import is_run, read, read_run
+
+EfficiencyOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A further efficiency experiment: efficiency.json or its folder; may be given several times."),
+]
+NEEDED = ("jinja2", "matplotlib", "plotly")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Results of a sweep, or a folder that kheads prune wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    evaluation: Annotated[
+        str | None, typer.Option("--set", help="The evaluation set to report; mismatched or test if there is one.")
+    ] = None,
+    efficiency: EfficiencyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one self-contained page with figures, tables and claims; figures (SVG) and data (CSV) go beside it.
+
+    Example: `kheads report results -o report.html`
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"A report needs {', '.join(missing)}; install with: pip install 'kheads[report]'")
+    # Only here, because the libraries that draw are an extra.
+    from kheads.report import page, run_page, sweep_page
+
+    built = (
+        run_page.run_page(*read_run(folder), folder)
+        if is_run(folder)
+        else sweep_page.sweep_page(read(folder, evaluation, efficiency or ()))
+    )
+    files = page.write(built, output)
+    if as_json:
+        print(json.dumps({"page": str(output), "files": [str(path) for path in files[1:]]}))
+        return
+    beside = f", figures and data in {files[1].parent}" if files[1:] else ""
+    terminal.console().print(f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB){beside}.")
