@@ -24,6 +24,8 @@ logging.set_verbosity(50)  # nothing below CRITICAL
 # Tests run side by side, one process a core; threads of tiny models would only wait for each other.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+# Some virtual machines announce AMX and do not let it run: torch's bfloat16 then dies of an illegal instruction.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 _MODELS: dict[str, PreTrainedModel] = {}
 
