@@ -22,13 +22,24 @@ run() { # name, model, options...
     sed "s#$DATA/#mnli/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$here/results/$name.json"
 }
 
-seed=${SEED:-0}
-run "none-$seed" minilm --method none --seed "$seed"
-run "dsp-short-$seed" minilm -k 12 --method dsp --preset short --seed "$seed"
-run "dsp-later-$seed" minilm -k 12 --method dsp --preset short --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed "$seed"
-run "retrain-$seed" minilm -k 12 --method michel --per-round 60 --normalised --estimate-examples 4000 --max-steps 200 --recover-steps 400 --seed "$seed"
-run "ste-$seed" minilm -k 12 --method ste --seed "$seed"
-run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples 4000 --recover-steps 200 --seed "$seed"
-run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --preset paper --pipelined --trained --gate-steps 200 --seed "$seed"
-run "dsp-paper-$seed" minilm -k 12 --method dsp --preset paper --seed "$seed"
-run "voita-$seed" minilm -k 12 --method voita --seed "$seed"
+# The recipe for short budgets against prune-and-retrain in as many steps: three seeds decide.
+contest() { # k, seed
+    run "dsp-short-k$1-$2" minilm -k "$1" --method dsp --preset short --seed "$2"
+    run "dsp-later-k$1-$2" minilm -k "$1" --method dsp --preset short \
+        --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed "$2"
+    run "retrain-k$1-$2" minilm -k "$1" --method michel --per-round 72 --normalised --estimate-examples 4000 \
+        --max-steps 200 --recover-steps 400 --seed "$2"
+}
+
+run none-0 minilm --method none --seed 0
+contest 12 0
+contest 6 0
+run ste-k12-0 minilm -k 12 --method ste --seed 0
+run michel-k12-0 "$WORK/none-0" -k 12 --method michel --trained --estimate-examples 4000 --recover-steps 200 --seed 0
+run pipelined-k12-0 "$WORK/none-0" -k 12 --method dsp --preset paper --pipelined --trained --gate-steps 200 --seed 0
+run dsp-paper-k12-0 minilm -k 12 --method dsp --preset paper --seed 0
+run voita-k12-0 minilm -k 12 --method voita --seed 0
+for seed in 1 2; do
+    contest 12 "$seed"
+    contest 6 "$seed"
+done
