@@ -25,14 +25,14 @@ run() { # name, model, options...
 # The recipe for short budgets against prune-and-retrain in as many steps: three seeds decide.
 contest() { # k, seed
     run "dsp-short-k$1-$2" minilm -k "$1" --method dsp --preset short --seed "$2"
-    run "dsp-later-k$1-$2" minilm -k "$1" --method dsp --preset short \
-        --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed "$2"
     run "retrain-k$1-$2" minilm -k "$1" --method michel --per-round 72 --normalised --estimate-examples 4000 \
         --max-steps 200 --recover-steps 400 --seed "$2"
 }
 
 run none-0 minilm --method none --seed 0
 contest 12 0
+run dsp-later-k12-0 minilm -k 12 --method dsp --preset short \
+    --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed 0
 contest 6 0
 run ste-k12-0 minilm -k 12 --method ste --seed 0
 run michel-k12-0 "$WORK/none-0" -k 12 --method michel --trained --estimate-examples 4000 --recover-steps 200 --seed 0
