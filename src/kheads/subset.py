@@ -9,11 +9,11 @@ the gradient of eqs. 14-19 is NaN at tau <= 0.01, and H numbers are copied faste
 
 import math
 import numbers
-from array import array
 from collections.abc import Sequence
 from math import exp, inf, log, log1p
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -166,20 +166,13 @@ def soft_top_k(logits: Tensor, k: float, tau: float, relaxation: str = "successi
     return gates
 
 
-def _scaled(logits: Tensor, origin: Tensor, tau: float) -> Tensor:
-    """Return (logits - origin) / tau; what is near the origin stays precise at every temperature."""
-    return ((logits - origin) / tau).clamp_(-_FARTHEST, _FARTHEST)
-
-
 def _exact(values: Tensor) -> Tensor:
     return values.to("cpu", torch.float64)
 
 
-def _exact_logits(logits: Tensor) -> Tensor:
-    r = _exact(logits)
-    if not all(-inf < end.item() < inf for end in (torch.aminmax(r) if len(r) else ())):
+def _check_finite(*ends: float) -> None:
+    if not all(-inf < end < inf for end in ends):  # false for NaN too
         raise ValueError("`logits` must be finite; got NaN or infinity.")
-    return r
 
 
 class _Steps(NamedTuple):
@@ -198,11 +191,13 @@ class _Successive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, k: int, tau: float) -> Tensor:
         ctx.tau, ctx.steps = tau, None
-        r = _exact_logits(logits)
+        r = _exact(logits).detach().numpy()
+        order = np.argsort(r)[::-1].tolist()  # NaN would come first
+        _check_finite(*(r[head] for head in order[:1] + order[-1:]))
         if k == 0 or len(r) == 1:  # no choice to make: the gates are 0, or the only gate is 1
             return torch.full_like(logits, k)
         with torch.inference_mode():
-            ctx.steps = _successive_softmax(_scaled(r, r.max(), tau), k, tau)
+            ctx.steps = _successive_softmax(r, order, k, tau)
         gates: Tensor = ctx.steps.certain + ctx.steps.p.sum(0)
         return gates.to(logits)
 
@@ -219,69 +214,78 @@ class _Successive(torch.autograd.Function):
         return (adjoint * (MAX_GAIN * size / norm if shrink else 1 / ctx.tau)).to(grad), None, None
 
 
-def _successive_softmax(x: Tensor, k: int, tau: float) -> _Steps:
-    """Repeat p = softmax(x), x += log(1 - p) / tau, k times, with no loss of precision where a p is nearly 1.
+def _successive_softmax(r: Any, order: list[int], k: int, tau: float) -> _Steps:
+    """From x = r / tau, repeat k times p = softmax(x), x += log(1 - p) / tau, precisely even where a p is nearly 1.
 
     A nearly certain head t is singled out, and the others get a softmax s of their own. With u = x_t - logsumexp of
     the others, the rest q = 1 - p_t is sigmoid(-u), its logarithm is exact however small, and the others have p = q s.
     No maximum is needed to find t: as 1 - p_j >= p_t, any t with a fair share vouches for the others. From step to
     step t climbs along the order of the first logits; should its share become poor all the same, it is looked up.
     """
-    size, rate, fair = len(x), 1 / tau, 0.1 / len(x)
-    order = torch.argsort(x, descending=True).tolist()
+    size, rate, fair = len(r), 1 / tau, 0.1 / len(r)
     after = dict(zip(order, order[1:] + order[:1], strict=True))
-    x_at, p_at, q_at, certain_at, all_at = (_zeros(n) for n in (size, size, 1, size, k * size))
-    x, p, factor, change = _seen(x_at).copy_(x), _seen(p_at), _seen(q_at), torch.empty_like(x)
-    now, record = memoryview(p_at), memoryview(all_at)
+    x_at, x_all, x_now = _memory(size)
+    p_at, p_all, p = _memory(size)
+    certain_at, _, certain = _memory(size)
+    with np.errstate(over="ignore"):
+        scaled = np.subtract(r, r[order[0]], x_all) / tau  # what is near the largest stays precise at every tau
+    np.maximum(scaled, -_FARTHEST, out=x_all)
+    rates = np.full(size, rate)  # numpy multiplies by an array faster than by a number
+    record = np.empty((k, size))
     t, top, rest = order[0], [-1] * k, [1.0] * k
-    for step in range(k):
-        torch.softmax(x, 0, out=p)
+    for step, minus_p in enumerate(record):
+        torch.softmax(x_now, 0, out=p)
         if p_at[t] < fair:
-            t = int(p.argmax())
+            t = int(p_all.argmax())
         if p_at[t] > 0.999:
             x_t, x_at[t] = x_at[t], -inf
-            torch.softmax(x, 0, out=p)
-            other = after[t] if p_at[after[t]] > 1e-200 else int(p.argmax())
+            torch.softmax(x_now, 0, out=p)
+            other = after[t] if p_at[after[t]] > 1e-200 else int(p_all.argmax())
             u = x_t - x_at[other] + log(p_at[other])
             q = 1 / (1 + exp(u)) if u < 180 else 0.0
             x_at[t] = max(x_t - rate * (u + log1p(exp(-u))), -_FARTHEST)
             top[step], rest[step] = t, q
             certain_at[t] += 1 - q
-            q_at[0] = q or _FAINTEST
-            p.mul_(factor)
-        x.add_(torch.log1p(p.neg_(), out=change), alpha=rate)
-        record[step * size : (step + 1) * size] = now
+            np.multiply(p_all, q or _FAINTEST, p_all)
+        np.negative(p_all, minus_p)
+        np.log1p(minus_p, p_all)
+        np.multiply(p_all, rates, p_all)
+        np.add(x_all, p_all, x_all)
         while x_at[after[t]] > x_at[t]:
             t = after[t]
-    minus_p = _seen(all_at).view(k, size)
-    return _Steps(minus_p, minus_p.hardshrink(_FAINTEST).neg_(), top, rest, _seen(certain_at))
+    all_minus_p = torch.from_numpy(record)
+    return _Steps(all_minus_p, all_minus_p.hardshrink(_FAINTEST).neg_(), top, rest, certain)
 
 
 def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     """Return tau times the gradient of <g, gates> with respect to the logits.
 
     From the last step to the first, the adjoint a of x changes by p * (b - <p, b>), where b = g - a / (tau (1 - p)).
-    Here p * b is w (goal - a), a move toward a goal, with w = p / (tau (1 - p)) and goal = tau (1 - p) g. At a head t
-    that is singled out 1 / (1 - p) may overflow, and only q b_t = q g_t - a_t / tau is used.
+    With w = p / (tau (1 - p)) that makes it a (1 - w) + p g - p <p, b>. At a head t that is singled out 1 / (1 - p)
+    may overflow, and only q b_t = q g_t - a_t / tau is used.
     """
     (k, size), rate, pause = steps.p.shape, 1 / tau, _clamp_interval(len(g), tau)
-    a_at, mean_at, now_at, all_at = (_zeros(n) for n in (size, 1, 3 * size, 3 * k * size))
-    a, mean, (minus_p, w, goal) = _seen(a_at), _seen(mean_at), _seen(now_at).view(3, size)
-    scale = (1 - steps.p).mul_(tau)
-    torch.stack((steps.minus_p, steps.p / scale, scale * g), 1, out=_seen(all_at).view(k, 3, size))
-    now, record = memoryview(now_at), memoryview(all_at)
-    g_at, p_g = g.tolist(), steps.p.mv(g).tolist()
-    for step in reversed(range(k)):
-        if step % pause == 0:
-            a.clamp_(-_FARTHEST, _FARTHEST)
-        now[:] = record[3 * size * step : 3 * size * (step + 1)]
-        mean_at[0] = m = p_g[step] - w.dot(a).item()  # <p, b>, to which t adds p_t b_t
-        t, q = steps.top[step], steps.rest[step]
-        if t >= 0:
-            qb_t = q * g_at[t] - a_at[t] * rate
-            a_at[t] += (1 - q) * (qb_t - m)
-            mean_at[0] += (1 - q) * qb_t / (q or _FAINTEST)
-        a.lerp_(goal, w).addcmul_(minus_p, mean)
+    a_at, a_all, a = _memory(size)
+    w_at, _, w = _memory(size)
+    every_w = steps.p / (1 - steps.p).mul_(tau)
+    w_record = _scalars(every_w.numpy().reshape(-1))
+    stays, gains, drops = (rows.numpy() for rows in (1 - every_w, steps.p * g, steps.minus_p))
+    p_g, g_at, change = steps.p.mv(g).tolist(), g.tolist(), np.empty(size)
+    every = list(zip(range(k), p_g, steps.top, steps.rest, stays, gains, drops, strict=True))
+    with np.errstate(all="ignore"):  # an infinite gradient is the caller's, and shows in the result
+        for step, mean, t, q, stay, gain, drop in reversed(every):
+            if step % pause == 0:
+                a.clamp_(-_FARTHEST, _FARTHEST)
+            w_at[:] = w_record[step * size : (step + 1) * size]
+            mean -= w.dot(a).item()  # <p, b>, to which t adds p_t b_t
+            if t >= 0:
+                qb_t = q * g_at[t] - a_at[t] * rate
+                a_at[t] += (1 - q) * (qb_t - mean)
+                mean += (1 - q) * qb_t / (q or _FAINTEST)
+            np.multiply(a_all, stay, a_all)
+            np.add(a_all, gain, a_all)
+            np.multiply(drop, mean, change)
+            np.add(a_all, change, a_all)
     return a.clamp_(-_FARTHEST, _FARTHEST)
 
 
@@ -290,14 +294,18 @@ def _clamp_interval(size: int, tau: float) -> int:
     return max(1, int(50 / math.log10(2 + 30 * max(size, 100) / tau)))
 
 
-def _zeros(size: int) -> "array[float]":
-    """Return memory whose scalars are cheap to read and write; a tensor's are not."""
-    return array("d", [0.0]) * size
+def _memory(size: int) -> tuple[Any, Any, Tensor]:
+    """Return the same zeros as scalars, as an array and as a tensor, each the cheapest at some of the work.
+
+    Reading one value of a tensor costs as much as a softmax. Of the vector operations torch has the faster softmax
+    and dot product, numpy the others: with a hundred heads a call costs more than its arithmetic.
+    """
+    values = np.zeros(size)
+    return _scalars(values), values, torch.from_numpy(values)
 
 
-def _seen(cells: "array[float]") -> Tensor:
-    """Return the same memory as a tensor, for vector operations."""
-    return torch.frombuffer(cells, dtype=torch.float64)
+def _scalars(values: Any) -> Any:
+    return memoryview(values)
 
 
 class _Threshold(torch.autograd.Function):
@@ -306,12 +314,13 @@ class _Threshold(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, k: float, tau: float) -> Tensor:
         ctx.tau, ctx.slope = tau, None
-        r = _exact_logits(logits)
+        r = _exact(logits)
+        _check_finite(*(end.item() for end in (torch.aminmax(r) if len(r) else ())))
         if k == 0 or k == len(r):
             return torch.full_like(logits, float(k > 0))
         with torch.inference_mode():
             kth = torch.kthvalue(r, len(r) - math.ceil(k) + 1).values
-            x = _scaled(r, kth, tau)
+            x = ((r - kth) / tau).clamp_(-_FARTHEST, _FARTHEST)  # what is near the k-th stays precise
             x -= _threshold(x, float(k))
             ctx.slope = torch.sigmoid(x) * torch.sigmoid(-x)
         return torch.sigmoid(x).to(logits)
