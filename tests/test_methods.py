@@ -120,6 +120,14 @@ def test_an_annealed_budget_goes_from_all_heads_to_k() -> None:
     assert torch.equal(short.gates(w, GOAL, Moment(70, 100)), GOAL.mask(w))
 
 
+@pytest.mark.parametrize("preset", ["paper", "short"])
+def test_a_gate_is_closed_before_it_makes_denormal_numbers(preset: str) -> None:
+    dsp, w = DSP.preset(preset), torch.linspace(-3, 3, 12, dtype=torch.float64)
+    drawn = torch.stack([dsp.gates(w, GOAL, Moment(step, 100)) for step in range(100)])
+    open_gates = drawn[drawn != 0]
+    assert open_gates.min() > 1e-8 and open_gates.min() < 1e-2 < 1 - 1e-2 < drawn.max()
+
+
 def test_ste_opens_exactly_k_heads_with_ties_and_passes_the_gradient_on() -> None:
     for k in (1, 3, 12):
         w = torch.zeros(12, dtype=torch.float64, requires_grad=True)
