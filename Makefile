@@ -37,7 +37,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-RESULTS ?= experiments/embedded_nli/results
+RESULTS ?= experiments/made_nli
 EFFICIENCY ?= experiments/efficiency
 figures: $(READY)  ## the report with every figure, from the committed results
 	@test -d $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }

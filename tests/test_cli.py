@@ -21,12 +21,14 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     """The whole way: look, prune, look again, evaluate, prune further, export."""
     assert call(monkeypatch, "heads", "tiny") == 0
     assert "12 of 12 heads" in capsys.readouterr().out
-    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "-o", "out") == 0
+    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "--eval-steps", "1", "-o", "out") == 0
     told = capsys.readouterr().out
     assert "5 of 12 heads" in told and "accuracy, matched" in told and "●" in told
     record = json.loads((place / "out" / "result.json").read_text())
     assert {"metrics", "scores", "settings", "versions", "machine", "kept", "history", "report"} <= record.keys()
     assert record["settings"]["seed"] == 0 and record["after"]["heads"] == 5 and len(record["scores"]) == 12
+    evaluated = [entry["step"] for entry in record["history"]["gates"] if "eval_matched_accuracy" in entry]
+    assert evaluated == [1, 2]
     assert sorted(path.name for path in place.iterdir()) == ["dev.jsonl", "out", "tiny", "train.jsonl", "vocab.txt"]
 
     assert call(monkeypatch, "heads", "out") == 0

@@ -19,8 +19,6 @@ EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]
 LABELS = ["entailment", "neutral", "contradiction"]
 
-SLOW = ("multi30k_small", "encdec_iwslt14", "mnli_minilm")  # beam search takes its time; bert_mnli is like the last
-
 every_config = pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 
 
@@ -46,10 +44,7 @@ def test_the_command_of_the_first_line_shows_its_runs(
     assert not stop.value.code and f"{runs} runs into experiments/{path.stem}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else []) for path in EXPERIMENTS],
-)
+@every_config
 def test_two_steps_of_every_series_run(path: Path, tmp_path: Path, fresh: Callable[[str], Any]) -> None:
     """The experiment with its methods and options on a tiny model and tiny data, at its smallest K."""
     config = small(load(path), tmp_path, fresh)

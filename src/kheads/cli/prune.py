@@ -126,6 +126,10 @@ def prune(
     ] = None,
     recover_steps: Annotated[int, typer.Option(help="Train the pruned model further.", rich_help_panel=RUN_PANEL)] = 0,
     save_steps: Annotated[int, typer.Option(help="Checkpoint every so many steps.", rich_help_panel=RUN_PANEL)] = 200,
+    eval_steps: Annotated[
+        int | None,
+        typer.Option(help="Evaluate every so many steps; if not given, at the end.", rich_help_panel=RUN_PANEL),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint.", rich_help_panel=RUN_PANEL)] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace what is in the output folder.", rich_help_panel=RUN_PANEL)
@@ -234,6 +238,7 @@ SAME_NAME = (
     "recover_steps",
     "estimate_examples",
     "save_steps",
+    "eval_steps",
 )
 
 

@@ -168,6 +168,8 @@ def _arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> Train
         "save_steps": job.save_steps,
         "save_total_limit": 1,
         "logging_steps": job.logging_steps,
+        "eval_strategy": "steps" if job.eval_steps else "no",
+        "eval_steps": job.eval_steps,
         "train_sampling_strategy": "group_by_length",
         "use_cpu": not torch.accelerator.is_available(),  # else Trainer would not join processes without a GPU
         "dataloader_pin_memory": torch.cuda.is_available(),

@@ -63,6 +63,7 @@ class Job:
         estimate_examples: examples that one round of an estimated method looks at; None is all.
         save_steps: a checkpoint every so many steps.
         logging_steps: a log entry, with the hard subset of the moment, every so many steps.
+        eval_steps: evaluate the hard subset every so many steps, for the run's history; None waits for the end.
         constraints: what else the selection must satisfy: fields of `Constraints`.
         unit: what counts as a head where query heads share keys and values.
     """
@@ -94,6 +95,7 @@ class Job:
     estimate_examples: int | None = None
     save_steps: int = 200
     logging_steps: int = 50
+    eval_steps: int | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
     unit: str = "group"
 
@@ -109,6 +111,11 @@ class Job:
         if self.method == "dsp":
             return DSP.preset(options.pop("preset", DSP.usual_preset), **options)
         return METHODS[self.method](**options)
+
+    def on_trained(self, model: str) -> Job:
+        """The same job on a model that is trained already, without what only a new model needs."""
+        data = {name: value for name, value in self.data.items() if name != "vocab_size"}
+        return dataclasses.replace(self, model=model, trained=True, data=data)
 
     def to_dict(self) -> dict[str, Any]:
         """The job as plain data, for its record."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import platform
@@ -84,7 +83,7 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
         return json.loads((store.model(run.id) / recording.NAME).read_text(encoding="utf-8"))
     job, scores = run.job, None
     if run.model_from is not None:
-        job = dataclasses.replace(job, model=str(store.model(run.model_from)), trained=True)
+        job = job.on_trained(str(store.model(run.model_from)))
     if run.scores_from is not None:
         source = store.record(run.scores_from)
         scores = source["scores"] if source else None
