@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 import torch
 
-from kheads.tasks.made_nli import LABELS, PHENOMENA, WORDS, Example, generate, relation
+from kheads.tasks.made_nli import LABELS, PHENOMENA, Example, generate, relation
+from kheads.tasks.made_nli_words import WORDS
 
 TRAIN, EVAL = generate("train", 6000), generate("eval", 1500)
 

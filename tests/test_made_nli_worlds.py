@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kheads.tasks.made_nli import PHENOMENA, WORDS, Example, generate
+from kheads.tasks.made_nli import PHENOMENA, Example, generate
+from kheads.tasks.made_nli_words import WORDS
 
 World = dict[Any, int]
 Formula = Callable[[World], bool]
