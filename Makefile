@@ -19,14 +19,15 @@ LOWEST = $(shell $(PYTHON) -c "import tomllib; print(*(need.partition(',')[0].re
 
 test-latest:  ## the newest transformers that the package index has
 	test -d .venv-latest || $(PYTHON) -m venv .venv-latest
-	.venv-latest/bin/python -m pip install --quiet --upgrade --editable '.[dev]'
+	.venv-latest/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	.venv-latest/bin/python -m pip install --quiet --upgrade transformers
-	.venv-latest/bin/python -m pytest $(LAYOUT_TESTS)
+	.venv-latest/bin/python -m pytest -n 2 --dist worksteal $(LAYOUT_TESTS)
 
 test-oldest:  ## the lowest versions that pyproject.toml allows
 	test -d .venv-oldest || $(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --editable '.[dev]' $(LOWEST)
-	.venv-oldest/bin/python -m pytest $(LAYOUT_TESTS)
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	.venv-oldest/bin/python -m pip install --quiet $(LOWEST)
+	.venv-oldest/bin/python -m pytest -n 2 --dist worksteal $(LAYOUT_TESTS)
 
 check: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .
