@@ -74,6 +74,7 @@ def measure_k(model: Any, k: int, inputs: dict[str, Tensor], repeats: int) -> li
                 "speedup": found.ratio,
                 "low": found.low,
                 "high": found.high,
+                "ms": 1e3 * float(seconds.median()),
                 **left,
                 "shrinkage": 1 - left["parameters"] / whole["parameters"],
                 "no_attention": none.ratio,

@@ -51,7 +51,7 @@ def test_it_goes_on_with_what_is_missing(
     assert second["rows"][:4] == first["rows"] and [row["k"] for row in second["rows"]] == [4] * 4 + [2] * 4
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["heads"] == 6
     for row in second["rows"]:
-        assert row["low"] <= row["speedup"] <= row["high"] and 0 < row["shrinkage"] < 1
+        assert row["low"] <= row["speedup"] <= row["high"] and 0 < row["shrinkage"] < 1 and row["ms"] > 0
         s = row["no_attention"]
         assert row["limit"] == pytest.approx(1 / (row["k"] / 6 + (1 - row["k"] / 6) / s))
     assert {"model", "batch", "length", "no_attention", "versions", "machine"} <= second.keys()
