@@ -149,7 +149,6 @@ def generate(model: Any, given: dict[str, Tensor], **options: Any) -> Tensor:
     return model.generate(**given, **options)
 
 
-@pytest.mark.slow
 @torch.no_grad()
 @every
 def test_the_attention_that_is_left_compiles(name: str) -> None:
