@@ -87,7 +87,10 @@ def _write_hub_folder(model: PreTrainedModel, directory: str | Path, folder: Pat
 
 
 def _auto_map(model: PreTrainedModel) -> dict[str, str]:
-    """Points every Auto class that knows this config to the pruned twin of its model class."""
+    """Points every Auto class that knows this config to the pruned twin of its model class.
+
+    Where none does, as for the text half of BLIP, one is told to: the folder brings its own code.
+    """
     auto_map = {}
     for name, auto in vars(modeling_auto).items():
         mapping = getattr(auto, "_model_mapping", None) if name.startswith("AutoModel") else None
@@ -95,9 +98,10 @@ def _auto_map(model: PreTrainedModel) -> dict[str, str]:
             continue
         classes = mapping[type(model.config)]
         names = [cls.__name__ for cls in (classes if isinstance(classes, (tuple, list)) else (classes,))]
-        chosen = type(model).__name__ if type(model).__name__ in names else names[0]
-        auto_map[name] = f"{CODE.removesuffix('.py')}.{chosen}"
-    return auto_map
+        auto_map[name] = type(model).__name__ if type(model).__name__ in names else names[0]
+    if not auto_map:
+        auto_map["AutoModelForCausalLM" if model.can_generate() else "AutoModel"] = type(model).__name__
+    return {name: f"{CODE.removesuffix('.py')}.{chosen}" for name, chosen in auto_map.items()}
 
 
 def _auto_class(model: PreTrainedModel, auto_map: dict[str, str]) -> str:

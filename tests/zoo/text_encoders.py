@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.tiny import PAD, VOCAB, Tiny, text
+from zoo.tiny import PAD, VOCAB, Tiny, noise, text
 
 
 def sized(**extra: Any) -> dict[str, Any]:
@@ -30,11 +30,23 @@ def page() -> dict[str, Tensor]:
     return {**text(), "bbox": torch.cat([boxes, boxes + 3], dim=-1), "pixel_values": pixels}
 
 
+def seen() -> dict[str, Tensor]:
+    """Text with what an encoder has made of an image."""
+    return {**text(), **noise("encoder_hidden_states", 2, 5, 12)()}
+
+
 MODELS: dict[str, Tiny] = {
     "albert": Tiny("AlbertModel", sized(embedding_size=12, num_hidden_groups=1)),
     "bert": Tiny("BertForSequenceClassification", sized(num_labels=3)),
     "bert-generation": Tiny("BertGenerationEncoder", sized()),
     "big_bird": Tiny("BigBirdModel", sized(attention_type="original_full")),
+    "blip_text_model": Tiny(
+        "BlipTextLMHeadModel",
+        sized(encoder_hidden_size=12, bos_token_id=1, eos_token_id=2, sep_token_id=3),
+        seen,
+        static=False,  # its self- and cross-attention would share one static cache
+    ),
+    "blip_text_model:encoder": Tiny("BlipTextModel", sized(is_decoder=False, sep_token_id=3)),
     "camembert": Tiny("CamembertForTokenClassification", sized()),
     "data2vec-text": Tiny("Data2VecTextModel", sized()),
     "deberta": Tiny(

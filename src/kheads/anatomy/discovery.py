@@ -197,10 +197,10 @@ def total_rows_of_queries(text: str, size: Any, heads: int) -> int:
 
 
 def _kind(name: str, module: nn.Module, layout: Layout) -> str:
-    if layout.kind is not None:
-        return layout.kind
     if name.rpartition(".")[2] in _CROSS_NAMES or getattr(module, "is_cross_attention", False):
         return "cross"
+    if layout.kind is not None:
+        return layout.kind
     inner = getattr(module, "self", module)
     causal = getattr(inner, "is_causal", False) or getattr(inner, "is_decoder", False)
     return "decoder" if causal or "decoder" in name.split(".") else "encoder"

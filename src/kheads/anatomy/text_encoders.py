@@ -17,6 +17,10 @@ def _keeps_heads_apart(site: Any) -> bool:
     return not site.self.talking_head
 
 
+def _writes(site: Any) -> bool:
+    return bool(site.self.config.is_decoder)
+
+
 LAYOUTS: Table = {
     **alike(
         BERT,
@@ -27,6 +31,7 @@ LAYOUTS: Table = {
     ),
     **alike(VIT, "NomicBertAttention GteAttention JinaEmbeddingsV3Attention"),
     **alike(LLAMA, "EuroBertAttention"),
+    "BlipTextAttention": (replace(BERT, kind="decoder", when=_writes), BERT),
     "BigBirdAttention": (replace(BERT, when=_attends_fully),),
     "DistilBertSelfAttention": (
         Layout(
@@ -99,6 +104,7 @@ TYPES: dict[str, str] = {
     "bert": "BertAttention",
     "bert-generation": "BertGenerationAttention",
     "big_bird": "BigBirdAttention",
+    "blip_text_model": "BlipTextAttention",
     "camembert": "CamembertAttention",
     "data2vec-text": "Data2VecTextAttention",
     "deberta": "DebertaAttention",
