@@ -150,6 +150,8 @@ def test_options_become_the_method() -> None:
     short = method("dsp", preset="short", anneal=False, warmup="10")
     assert short == kheads.DSP.preset("short", annealed=False, warmup=10)
     assert method("dsp") == kheads.DSP.preset("short") and method("dsp", preset="paper") == kheads.DSP()
+    assert method("dsp", noise_cooldown="0.5").noise_cooldown == 0.5
+    assert method("ste", gate_lr_schedule="constant") == kheads.STE(lr_schedule="constant")
     assert method("michel", per_round=7, normalised=True) == kheads.Michel(per_round=7, normalised=True)
     assert method("voita", lambda_=0.2, search=2) == kheads.Voita(weight=0.2, search=2)
     assert method("none") is None

@@ -136,6 +136,7 @@ def prune(
     ] = False,
     as_json: JsonOption = False,
     gate_lr: Annotated[float | None, typer.Option(help="Learning rate of the gates (dsp, ste, voita).")] = None,
+    gate_lr_schedule: Annotated[str | None, typer.Option(help="linear or constant (dsp, ste, voita).")] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -153,6 +154,9 @@ def prune(
         bool | None, typer.Option("--anneal/--no-anneal", help="Let the temperature fall.", rich_help_panel=DSP_PANEL)
     ] = None,
     noise: Annotated[float | None, typer.Option(help="Scale of the Gumbel noise.", rich_help_panel=DSP_PANEL)] = None,
+    noise_cooldown: Annotated[
+        str | None, typer.Option(help="Length of the way of the noise to 0.", rich_help_panel=DSP_PANEL)
+    ] = None,
     warmup: Annotated[str | None, typer.Option(help="All heads open for so long.", rich_help_panel=DSP_PANEL)] = None,
     budget_cooldown: Annotated[
         str | None, typer.Option(help="Length of the way from H to K.", rich_help_panel=DSP_PANEL)
@@ -256,7 +260,7 @@ def _method_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"`--method` must be one of {', '.join([*METHODS, 'none'])}; got {name!r}.")
     _refuse_foreign(name, given)
     fields = {field: given[option] for option, field in OPTIONS[name].items() if given[option] is not None}
-    for field in ("cooldown", "warmup", "budget_cooldown"):
+    for field in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown"):
         if field in fields:
             fields[field] = _steps(field, fields[field])
     return fields
@@ -266,6 +270,7 @@ def _method_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
 OPTIONS: dict[str, dict[str, str]] = {
     "dsp": {
         "gate_lr": "lr",
+        "gate_lr_schedule": "lr_schedule",
         "preset": "preset",
         "anneal": "annealed",
         "relaxation": "relaxation",
@@ -273,11 +278,18 @@ OPTIONS: dict[str, dict[str, str]] = {
         "tau_end": "end",
         "cooldown": "cooldown",
         "noise": "noise",
+        "noise_cooldown": "noise_cooldown",
         "warmup": "warmup",
         "budget_cooldown": "budget_cooldown",
     },
-    "ste": {"gate_lr": "lr"},
-    "voita": {"gate_lr": "lr", "lambda_": "weight", "search": "search", "gate_start": "start"},
+    "ste": {"gate_lr": "lr", "gate_lr_schedule": "lr_schedule"},
+    "voita": {
+        "gate_lr": "lr",
+        "gate_lr_schedule": "lr_schedule",
+        "lambda_": "weight",
+        "search": "search",
+        "gate_start": "start",
+    },
     "michel": {"per_round": "per_round", "normalised": "normalised"},
     "random": {},
     "none": {},
