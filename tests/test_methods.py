@@ -198,7 +198,7 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
         (lambda: DSP(start=0), "`start` must be positive; got 0."),
         (lambda: DSP(cooldown=1.5), "`cooldown` must be a fraction from 0.0 to 1.0 or a number of steps; got 1.5."),
         (lambda: DSP(budget_cooldown=0.5), '`budget_cooldown` makes k fractional, which needs relaxation="threshold".'),
-        (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short', 'translation'; got 'long'."),
+        (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short', 'frozen', 'translation'; got 'long'."),
         (lambda: DSP(noise=-1), "`noise` must not be negative; got -1."),
         (lambda: STE(lr_schedule="step"), "`lr_schedule` must be one of 'linear', 'constant'; got 'step'."),
         (lambda: Voita(weight=-1), "`weight` must not be negative; got -1."),

@@ -96,6 +96,7 @@ def test_the_tasks_own_hyperparameters() -> None:
     assert quick("michel").chosen() == kheads.Michel(per_round=4)
     assert quick("voita").chosen() == kheads.Voita(weight=0.01)
     assert Job("m", k=3).chosen() == kheads.DSP.preset("short")
+    assert Job("m", k=3, pipelined=True).chosen() == kheads.DSP.preset("frozen")
 
 
 def test_the_papers_recipe(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ run() { # name, model, options...
 
 seed=${SEED:-0}
 run "none-$seed" small --vocab-size 6000 --method none --seed "$seed"
-run "dsp-$seed" small --vocab-size 6000 -k 12 --method dsp --seed "$seed"
 run "dsp-short-$seed" small --vocab-size 6000 -k 12 --method dsp --preset short --seed "$seed"
 run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --gate-steps "$GATE_STEPS" --seed "$seed"
 run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples "$PAIRS" --seed "$seed"
+run "dsp-$seed" small --vocab-size 6000 -k 12 --method dsp --seed "$seed"
 run "ste-$seed" small --vocab-size 6000 -k 12 --method ste --seed "$seed"
 run "voita-$seed" small --vocab-size 6000 -k 12 --method voita --seed "$seed"

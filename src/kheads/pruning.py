@@ -99,7 +99,7 @@ def prune(
     Args:
         model: a supported model; it is trained and pruned in place.
         k: how many heads to keep; None or all of them trains without gates (the unpruned baseline).
-        method: how to choose; `DSP.preset(DSP.usual_preset)` if not given. With `k` None it is not used.
+        method: how to choose; DSP with its usual preset if not given. With `k` None it is not used.
         train_dataset: as for Trainer.
         eval_dataset: one data set, or several by name.
         args: TrainingArguments of the main training phase; its `output_dir` holds the checkpoints of all phases.
@@ -129,7 +129,7 @@ def prune(
     goal.kept(torch.zeros(total))  # an impossible k or constraint is refused before hours of training
     if k == total:
         return run.unpruned(sites)
-    method = DSP.preset(DSP.usual_preset) if method is None else method
+    method = method or DSP.preset(DSP.usual_preset(run.plan.freeze_model))
     scores = run.learn(method, goal) if isinstance(method, Learned) else run.estimate(method, goal)
     return run.finish(scores, goal)
 

@@ -140,7 +140,7 @@ def prune(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="short (if not given), paper for tens of thousands of steps, or translation.",
+            help="short; frozen, for --pipelined; paper, for tens of thousands of steps; translation.",
             rich_help_panel=DSP_PANEL,
         ),
     ] = None,

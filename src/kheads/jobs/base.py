@@ -109,7 +109,7 @@ class Job:
             raise ValueError(f"`--method {self.method}` needs -k, the number of heads to keep.")
         options = {**TASK_METHODS.get(self.task or "", {}).get(self.method, {}), **self.method_options}
         if self.method == "dsp":
-            return DSP.preset(options.pop("preset", DSP.usual_preset), **options)
+            return DSP.preset(options.pop("preset", DSP.usual_preset(self.pipelined)), **options)
         return METHODS[self.method](**options)
 
     def on_trained(self, model: str) -> Job:

@@ -21,8 +21,8 @@ class DSP(Learned):
     """Learns a relaxed K-subset of the heads: Gumbel noise, soft top-K, temperature annealed to a hard choice.
 
     The fields' defaults are the paper's for BERT (Table 2). They assume tens of thousands of steps: with a few hundred,
-    every gate stays at K/H until the subset is settled. `DSP.preset("short")` is for those, and is what `prune` and the
-    command line take unless told otherwise.
+    every gate stays at K/H until the subset is settled. `DSP.preset("short")` is for those, `DSP.preset("frozen")` for
+    the gates of a frozen model (pipelined); they are what `prune` and the command line take unless told otherwise.
 
     Differs: `budget_cooldown` lets the sum of the gates itself go from H to K, so that heads leave one by one from a
     model that works, and `warmup` trains with all heads open before that. Both are off in the paper. Constraints split
@@ -45,9 +45,6 @@ class DSP(Learned):
 
     reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, sections 3 and 4.3"
     idea: ClassVar[str] = "learn a relaxed K-subset, cooled down to a hard one"
-    # What `prune` and the command line take unless told otherwise: the better one wherever both were measured.
-    usual_preset: ClassVar[str] = "short"
-
     relaxation: str = "successive"
     start: float = 1000.0
     end: float = 1e-8
@@ -74,9 +71,14 @@ class DSP(Learned):
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> DSP:
-        """Returns the "paper" (BERT), "translation" (paper) or "short" (hundreds of steps) recipe, with changes."""
+        """Returns the "paper" (BERT), "translation" (paper), "short" or "frozen" recipe, with changes."""
         check_choice("preset", name, PRESETS)
         return cls(**{**PRESETS[name], **changes})
+
+    @staticmethod
+    def usual_preset(frozen: bool) -> str:
+        """What `prune` and the command line take unless told otherwise: the better one wherever both were measured."""
+        return "frozen" if frozen else "short"
 
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Eqs. 10-19: perturb the weights and relax the top-K, at the moment's temperature and budget.
@@ -142,6 +144,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "warmup": 0.3,
         "cooldown": 0.35,
         "budget_cooldown": 0.35,
+        "noise_cooldown": 0.65,
+    },
+    # The same for a frozen model, which has nothing to learn before heads leave and cannot adapt afterwards.
+    "frozen": {
+        "relaxation": "threshold",
+        "start": 1.0,
+        "end": 0.01,
+        "lr": 0.1,
+        "cooldown": 0.95,
+        "budget_cooldown": 0.95,
         "noise_cooldown": 0.65,
     },
     # The paper's for translation: tau cools down in 15,000 of about 66,000 steps, pipelined in 250 of about 1,100.
