@@ -26,13 +26,15 @@ run() { # name, model, options...
         ${MAX_EVAL:+--max-eval "$MAX_EVAL"} \
         --batch-tokens 1024 --max-steps "$STEPS" --lr 2e-3 --lr-schedule linear --warmup-steps 400 \
         --save-steps 500 --resume --overwrite -o "$WORK/$name" "$@"
-    cp "$WORK/$name/result.json" "$RESULTS/$name.json"
+    sed "s#$DATA/#multi30k/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$RESULTS/$name.json"
 }
 
 seed=${SEED:-0}
 run "none-$seed" small --vocab-size 6000 --method none --seed "$seed"
 run "dsp-short-$seed" small --vocab-size 6000 -k 12 --method dsp --preset short --seed "$seed"
 run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --gate-steps "$GATE_STEPS" --seed "$seed"
+run "pipelined-frozen-$seed" "$WORK/none-$seed" -k 12 --method dsp --preset frozen --pipelined --trained \
+    --gate-steps "$GATE_STEPS" --seed "$seed"
 run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples "$PAIRS" --seed "$seed"
 run "dsp-$seed" small --vocab-size 6000 -k 12 --method dsp --seed "$seed"
 run "ste-$seed" small --vocab-size 6000 -k 12 --method ste --seed "$seed"
