@@ -33,7 +33,12 @@ def made() -> Any:
     texts = numbers().sample(300, 12).texts()
     words = train_bpe(texts, 400)
     torch.manual_seed(0)
-    return sizes.build("tiny", words).eval(), words, [text for text in texts if len(words(text).input_ids) == 7]
+    model = sizes.build("tiny", words).eval()
+    with torch.no_grad():
+        for path, weight in model.named_parameters():
+            if path.endswith(sizes.BRANCHES):
+                weight.mul_(2)
+    return model, words, [text for text in texts if len(words(text).input_ids) == 7]
 
 
 def quick(method: str, **changes: Any) -> Job:
@@ -122,6 +127,17 @@ def test_sizes() -> None:
         assert {site.kind for site in sites} == {"encoder", "decoder", "cross"}
         assert model.config.decoder_start_token_id == words.bos_token_id
     assert (model.config.d_model, model.config.encoder_ffn_dim, model.config.dropout) == (512, 1024, 0.3)
+
+
+def test_branches_of_a_new_model_start_small(made: Any) -> None:
+    """By DeepNorm's factors, 0.87 (N^4 M)^(-1/16) and (12 M)^(-1/4): a deep post-norm model learns from the start."""
+    _, words, _ = made
+    weights, std = sizes.build("small", words).state_dict(), 128**-0.5
+    for side, factor in (("encoder", 0.497), ("decoder", 0.343)):
+        for name in ("self_attn.v_proj", "self_attn.out_proj", "fc1", "fc2"):
+            weight = weights[f"model.{side}.layers.5.{name}.weight"]
+            assert float(weight.std()) == pytest.approx(factor * std, rel=0.05)
+        assert float(weights[f"model.{side}.layers.5.self_attn.q_proj.weight"].std()) == pytest.approx(std, rel=0.05)
 
 
 def test_translations_of_the_masked_and_the_pruned_model_are_the_same(made: Any) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from transformers import MarianConfig, MarianMTModel
 
 POSITIONS = 512
+BRANCHES = ("v_proj.weight", "out_proj.weight", "fc1.weight", "fc2.weight")  # what a branch adds grows with these
 
 
 @dataclass(frozen=True)
@@ -69,5 +71,20 @@ def build(name: str, tokenizer: Any) -> MarianMTModel:
     """A model with random weights for a tokenizer; source, target and output share one table of embeddings."""
     ids = tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id
     model = MarianMTModel(config(name, len(tokenizer), *ids))
+    _calm(model, SIZES[name].layers)
     model.generation_config.suppress_tokens = list(ids[:2])  # nothing to say: padding, and the start
     return model
+
+
+def _calm(model: MarianMTModel, layers: int) -> None:
+    """Shrinks what the branches add to the residual stream at first, by the factors of DeepNorm (Wang et al. 2022).
+
+    A deep post-norm model diverges otherwise, unless its rate rises for thousands of steps. The other half of DeepNorm,
+    a larger residual, needs another class.
+    """
+    factors = {"encoder": 0.87 * layers ** (-5 / 16), "decoder": (12 * layers) ** -0.25}
+    with torch.no_grad():
+        for side, factor in factors.items():
+            for path, weight in model.get_submodule(f"model.{side}.layers").named_parameters():
+                if path.endswith(BRANCHES):
+                    weight.mul_(factor)
