@@ -265,11 +265,12 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     head t that is singled out 1 / (1 - p) may overflow, and only q b_t = q g_t - a_t / tau is used.
     """
     (k, size), rate, pause = steps.p.shape, 1 / tau, _clamp_interval(len(g), tau)
-    every_w = steps.p / (1 - steps.p).mul_(tau)
-    rows = (every_w, 1 - every_w, steps.p * g, steps.minus_p)
-    pairs = _pairs(*(row[k % 2 :] for row in rows))
-    w, stay, gain, drop = (row.numpy() for row in rows)
-    p_g, g_at, change = steps.p.mv(g).tolist(), g.tolist(), np.empty(size)
+    p, drop = steps.p.numpy(), steps.minus_p.numpy()
+    w = 1 - p
+    np.divide(p, np.multiply(w, tau, w), w)
+    stay, gain = 1 - w, p * g.numpy()
+    pairs = _pairs(*(rows[k % 2 :] for rows in (w, stay, gain, drop)))
+    p_g, g_at, change = p.dot(g.numpy()).tolist(), g.tolist(), np.empty(size)
     a_at, a, adjoint = _memory(size)
     seen_at, seen, _ = _memory(2)
     mean_at, means, _ = _memory(3)
@@ -306,18 +307,23 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     return adjoint.clamp_(-_FARTHEST, _FARTHEST)
 
 
-def _pairs(w: Tensor, stay: Tensor, gain: Tensor, drop: Tensor) -> list[tuple[Any, Any, Any, float, float]]:
+def _pairs(w: Any, stay: Any, gain: Any, drop: Any) -> list[tuple[Any, Any, Any, float, float]]:
     """Return what it takes to make two steps of the adjoint at once, which halves the number of operations.
 
     The later step of a pair leads to a' = a stay + gain + drop m. Then the mean of the earlier one, <p, g> - <w, a'>,
     is linear in a and m too: both means are known from a, and so is the adjoint after both steps.
     """
-    late_w, late_stay, late_gain, late_drop = (row[1::2] for row in (w, stay, gain, drop))
-    w, stay, gain, drop = (row[::2] for row in (w, stay, gain, drop))
-    look = torch.stack((late_w, w * late_stay), 1)
-    move = torch.stack((late_drop * stay, drop, late_gain * stay + gain), 1)  # for both means, and for 1
-    gained, dropped = ((w * row).sum(1).tolist() for row in (late_gain, late_drop))
-    return list(zip(look.numpy(), (late_stay * stay).numpy(), move.numpy(), gained, dropped, strict=True))
+    late_w, late_stay, late_gain, late_drop = (rows[1::2] for rows in (w, stay, gain, drop))
+    w, stay, gain, drop = (rows[::2] for rows in (w, stay, gain, drop))
+    look, move = (np.empty((len(w), count, w.shape[1])) for count in (2, 3))
+    look[:, 0] = late_w
+    np.multiply(w, late_stay, look[:, 1])
+    np.multiply(late_drop, stay, move[:, 0])
+    move[:, 1] = drop
+    np.multiply(late_gain, stay, move[:, 2])
+    move[:, 2] += gain
+    gained, dropped = (np.einsum("ij,ij->i", w, rows).tolist() for rows in (late_gain, late_drop))
+    return list(zip(look, late_stay * stay, move, gained, dropped, strict=True))
 
 
 def _clamp_interval(size: int, tau: float) -> int:
