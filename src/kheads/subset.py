@@ -257,6 +257,7 @@ def _successive_softmax(r: Any, order: list[int], k: int, tau: float) -> _Steps:
     return _Steps(all_minus_p, all_minus_p.hardshrink(_FAINTEST).neg_(), top, rest, certain)
 
 
+@np.errstate(all="ignore")  # an infinite gradient is the caller's, and shows in the result
 def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
     """Return tau times the gradient of <g, gates> with respect to the logits.
 
@@ -288,22 +289,21 @@ def _successive_adjoint(steps: _Steps, g: Tensor, tau: float) -> Tensor:
         np.multiply(drop[step], mean, change)
         np.add(a, change, a)
 
-    with np.errstate(all="ignore"):  # an infinite gradient is the caller's, and shows in the result
-        for step, (look, both_stay, move, gained, dropped) in zip(range(k - 2, -1, -2), reversed(pairs), strict=True):
-            if step % pause < 2:
-                adjoint.clamp_(-_FARTHEST, _FARTHEST)
-            if steps.top[step] >= 0 or steps.top[step + 1] >= 0:
-                take_one(step + 1)
-                take_one(step)
-                continue
-            np.dot(look, a, seen)
-            mean_at[0] = later = p_g[step + 1] - seen_at[0]
-            mean_at[1] = p_g[step] - seen_at[1] - gained - later * dropped
-            np.multiply(a, both_stay, a)
-            np.dot(means, move, change)
-            np.add(a, change, a)
-        if k % 2:
-            take_one(0)
+    for step, (look, both_stay, move, gained, dropped) in zip(range(k - 2, -1, -2), reversed(pairs), strict=True):
+        if step % pause < 2:
+            adjoint.clamp_(-_FARTHEST, _FARTHEST)
+        if steps.top[step] >= 0 or steps.top[step + 1] >= 0:
+            take_one(step + 1)
+            take_one(step)
+            continue
+        np.dot(look, a, seen)
+        mean_at[0] = later = p_g[step + 1] - seen_at[0]
+        mean_at[1] = p_g[step] - seen_at[1] - gained - later * dropped
+        np.multiply(a, both_stay, a)
+        np.dot(means, move, change)
+        np.add(a, change, a)
+    if k % 2:
+        take_one(0)
     return adjoint.clamp_(-_FARTHEST, _FARTHEST)
 
 
