@@ -89,6 +89,24 @@ def test_the_rounds_of_michel_give_what_runs_of_their_own_give(place: Path) -> N
         assert "estimate" in alone["report"]["seconds"] and "estimate" not in shared["report"]["seconds"]
 
 
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_one_training_of_voita_gives_what_runs_of_their_own_give(place: Path, pipelined: bool) -> None:
+    """Trained once for 2 heads, selected again for 5; all 12 heads are a run without gates, as they are alone."""
+    grid = {"methods": ["voita"], "k": [12, 5, 2], "seeds": [1], "pipelined": [pipelined]}
+    sweep(place / "together", config(grid, recover_steps=1, gate_steps=2))
+    together = records(place / "together")
+    assert [path.name for path in (place / "together" / "work").iterdir()] == ["locks"]
+    for k in (12, 5):
+        sweep(place / f"alone{k}", config({**grid, "k": [k]}, recover_steps=1, gate_steps=2))
+        name = f"voita-k{k}-s1" + ("-pipelined" if pipelined else "")
+        alone, shared = records(place / f"alone{k}")[name], together[name]
+        assert shared["run"]["scores_from"] is not None and alone["run"]["scores_from"] is None
+        assert outcome(shared) == outcome(alone) and shared["scores"] == alone["scores"]
+        assert shared["report"].get("method") == alone["report"].get("method")
+        if k == 5:
+            assert "gates" in alone["report"]["seconds"] and "gates" not in shared["report"]["seconds"]
+
+
 def test_a_shared_model_is_what_a_run_of_its_own_trains(place: Path) -> None:
     """A pipelined run that trains the model itself finds the same heads, also after other runs in the process."""
     given = config({"methods": ["dsp"], "k": [3], "seeds": [2], "pipelined": [True]}, gate_steps=2)

@@ -56,6 +56,19 @@ def test_an_axis_concerns_only_those_it_changes() -> None:
     assert ids(own) == ["dsp-k6-s0-method_options.lr_0.1"]
 
 
+def test_one_training_of_voita_serves_every_k() -> None:
+    """Jointly its trained model too; not where lambda is searched for a K, or the K heads are evaluated on the way."""
+    grid = {"methods": ["voita"], "k": [6, 1, 3], "seeds": [0, 1], "pipelined": [False, True], "weight": [0.1, 0.2]}
+    runs = {run.id: run for run in plan(grid).runs}
+    joint, pipelined = runs["voita-k6-s1-weight_0.2"], runs["voita-k6-s1-pipelined-weight_0.2"]
+    assert joint.needs == ("voita-k1-s1-weight_0.2",) and joint.whole_from == joint.scores_from
+    assert pipelined.needs == ("none-s1", "voita-k1-s1-pipelined-weight_0.2") and pipelined.whole_from is None
+    assert runs["voita-k1-s1-weight_0.2"].gives_whole and not runs["none-s1"].gives_whole
+    searched = plan(grid, methods={"voita": {"search": 2}})
+    watched = plan(grid, {**JOB, "eval_steps": 5})
+    assert all(run.scores_from is None for run in (*searched.runs, *watched.runs))
+
+
 def test_trained_models_and_rounds_of_michel_are_shared() -> None:
     sweep = plan({"methods": ["dsp", "michel", "random"], "k": [6, 1, 3], "seeds": [0], "pipelined": [False, True]})
     runs = {run.id: run for run in sweep.runs}

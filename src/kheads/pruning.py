@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, TrainingArguments
 
 from kheads.anatomy import discover, unwrap
+from kheads.checkpoint import save
 from kheads.gates import attach, detach, gated
 from kheads.heads import Constraints, HeadSet, Site
 from kheads.methods import DSP, Estimated, Goal, Learned, Method, Voita, as_steps
@@ -67,7 +69,8 @@ class Plan:
         recover_steps: train the pruned model further by that many steps.
         estimate_examples: how many training examples an estimated method looks at; None is all.
         resume: go on from the newest complete checkpoint of each phase.
-        scores: what an estimated method found on the same trained model before, one number per head; None estimates.
+        scores: what the method found before, one number per head, with the model that is given; None finds them.
+        whole: a folder for the trained model as it is before heads are removed.
     """
 
     freeze_model: bool = False
@@ -77,6 +80,7 @@ class Plan:
     estimate_examples: int | None = None
     resume: bool = False
     scores: Sequence[float] | None = None
+    whole: str | Path | None = None
 
 
 def prune(
@@ -150,8 +154,9 @@ class _Run:
     report: dict[str, Any] = field(default_factory=lambda: {"seconds": {}})
 
     def unpruned(self, sites: Sequence[Site]) -> PruneResult:
-        """The baseline: train without gates and keep every head."""
-        self.train("train")
+        """The baseline: train without gates, unless the model is trained already, and keep every head."""
+        if not self.plan.trained:
+            self.train("train")
         self.metrics["pruned"] = self.evaluate("unpruned")[0]
         kept = HeadSet.from_dict({site.name: range(site.num_heads) for site in sites})
         return self.result(kept, torch.zeros(0))
@@ -162,7 +167,9 @@ class _Run:
             self.train_first()
         if isinstance(method, Voita) and method.search:
             method = self.search_weight(method, goal)
-        scores = self.train_gates(method, goal, "gates")
+        scores = self.known_scores()
+        if scores is None:
+            scores = self.train_gates(method, goal, "gates")
         self.report |= {"method": method.report(scores, goal)}
         return scores
 
@@ -171,13 +178,18 @@ class _Run:
         if not isinstance(method, Estimated):
             raise TypeError(f"`method` must be a method of `kheads.METHODS`; got {type(method).__name__}.")
         self.train_first()
-        if self.plan.scores is not None:
-            return torch.tensor(self.plan.scores, dtype=torch.float64)
+        scores = self.known_scores()
+        if scores is not None:
+            return scores
         begin = time.perf_counter()
         trainer = self.trainer("estimate")
         scores = method.estimate(self.model, goal, lambda: self.batches(trainer), _loss_of(trainer), self.args.seed)
         self.report["seconds"]["estimate"] = time.perf_counter() - begin
         return scores
+
+    def known_scores(self) -> Tensor | None:
+        """What was found before."""
+        return None if self.plan.scores is None else torch.tensor(self.plan.scores, dtype=torch.float64)
 
     def train_first(self) -> None:
         """Trains the unpruned model unless it was trained before, and notes what it reaches."""
@@ -227,6 +239,8 @@ class _Run:
         mask = kept.mask(goal.sites, device=self.model.device)
         with gated(self.model, mask, goal.unit):
             self.metrics["masked"], masked = self.evaluate("masked")
+        if self.plan.whole is not None and PartialState().is_main_process:
+            save(self.model, self.plan.whole, tokenizer=self.options.get("processing_class"), overwrite=True)
         remove(self.model, kept, goal.unit)
         self.metrics["pruned"], pruned = self.evaluate("pruned")
         self.report["largest_difference"] = _check_equal(masked, pruned, self.model.dtype)

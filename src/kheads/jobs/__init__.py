@@ -61,6 +61,7 @@ def run(
     overwrite: bool = False,
     quiet: bool = False,
     scores: Sequence[float] | None = None,
+    whole: Path | None = None,
 ) -> Outcome:
     """Runs a job and saves the model and `result.json` in `output`.
 
@@ -72,7 +73,8 @@ def run(
         resume: go on from the last checkpoint.
         overwrite: replace what is in the output folder.
         quiet: no progress bars.
-        scores: what an estimated method has found on the same trained model before; None estimates.
+        scores: what the method has found before, with the job's model; None finds them.
+        whole: a folder for the trained model as it is before heads are removed.
     """
     method = job.chosen()
     check_free(output, overwrite)
@@ -95,7 +97,16 @@ def run(
         prepared.train,
         prepared.evals,
         arguments,
-        plan=Plan(job.pipelined, job.trained, job.gate_steps, job.recover_steps, job.estimate_examples, resume, scores),
+        plan=Plan(
+            freeze_model=job.pipelined,
+            trained=job.trained,
+            gate_steps=job.gate_steps,
+            recover_steps=job.recover_steps,
+            estimate_examples=job.estimate_examples,
+            resume=resume,
+            scores=scores,
+            whole=whole,
+        ),
         constraints=Constraints(**job.constraints) if job.constraints else None,
         unit=job.unit,
         trainer_class=prepared.trainer_class,

@@ -14,7 +14,7 @@ from typing import Any
 from kheads import recording
 from kheads.jobs import Job
 from kheads.sweep.engines import Engine, LostProcessError
-from kheads.sweep.performing import BUSY, DONE, FAILED, failure, perform
+from kheads.sweep.performing import BUSY, DONE, FAILED, failure, gives_model, perform
 from kheads.sweep.plan import Run, Sweep
 from kheads.sweep.store import Store
 
@@ -127,13 +127,13 @@ class _Driver:
     def _wanted_models(self) -> set[str]:
         """Runs whose models something still has to start from."""
         unfinished = [run for run in self.sweep.runs if self.store.state(run.id) != DONE]
-        return {run.model_from for run in unfinished if run.model_from is not None}
+        return {name for run in unfinished for name in run.starts_from}
 
     def _note_finished(self) -> None:
         """Takes over results that are there: from before, or from another sweep."""
         for run in self._waiting():
             state = self.store.state(run.id)
-            useless = run.id in self.wanted and not self.store.has_model(run.id)
+            useless = run.id in self.wanted and not gives_model(self.store, run)
             if (state == DONE and not useless) or (state == FAILED and run.id not in self.again):
                 self._finish(run)
 
@@ -223,7 +223,7 @@ def _check_settings(sweep: Sweep, store: Store) -> None:
 
 def _discard_shared(sweep: Sweep, store: Store, status: Status) -> None:
     """Deletes the models that others started from, where no failed run may still want them."""
-    wanted = {run.model_from for run in sweep.runs if status.states[run.id] != DONE}
+    wanted = {name for run in sweep.runs if status.states[run.id] != DONE for name in run.starts_from}
     for run in sweep.runs:
         if run.shared and run.id not in wanted:
             store.discard(run.id)

@@ -40,13 +40,18 @@ def perform(folder: str, run: Run, keep_model: bool = False, again: bool = False
         if not mine:
             return BUSY
         state = store.state(run.id)
-        if (state == DONE and (store.has_model(run.id) or not keep_model)) or (state == FAILED and not again):
+        if (state == DONE and (gives_model(store, run) or not keep_model)) or (state == FAILED and not again):
             return state
         record = _attempt(store, run)
         store.write(run.id, record)
         if record["run"]["state"] == DONE and not keep_model:
             store.discard(run.id)
         return record["run"]["state"]
+
+
+def gives_model(store: Store, run: Run) -> bool:
+    """Whether the model from which others start is there."""
+    return store.has_whole(run.id) if run.gives_whole else store.has_model(run.id)
 
 
 def failure(run: Run, reason: str, seconds: float = 0.0) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def _attempt(store: Store, run: Run) -> dict[str, Any]:
 
 def _forget_other_settings(store: Store, run: Run) -> None:
     """Checkpoints of a run that was asked for differently are of no use to this one."""
-    asked = {"settings": run.job.to_dict(), "model_from": run.model_from}
+    asked = {"settings": run.job.to_dict(), "model_from": run.model_from, "whole_from": run.whole_from}
     path = store.work(run.id) / SETTINGS
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(asked)):
         store.discard(run.id)
@@ -79,7 +84,9 @@ def _forget_other_settings(store: Store, run: Run) -> None:
 
 
 def _record(store: Store, run: Run) -> dict[str, Any]:
-    if store.has_model(run.id):  # cut off after the model was saved and before its result was
+    if store.has_model(run.id) and (
+        store.has_whole(run.id) or not run.gives_whole
+    ):  # cut off after the model was saved and before its result was
         return json.loads((store.model(run.id) / recording.NAME).read_text(encoding="utf-8"))
     job, scores = run.job, None
     if run.model_from is not None:
@@ -87,7 +94,12 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
     if run.scores_from is not None:
         source = store.record(run.scores_from)
         scores = source["scores"] if source else None
-    return jobs.run(job, store.model(run.id), resume=True, overwrite=True, quiet=True, scores=scores).record
+    if run.whole_from is not None and scores and (job.k or 0) < len(scores):  # all heads: trained without gates
+        job = job.on_trained(str(store.whole(run.whole_from)))
+    whole = store.whole(run.id) if run.gives_whole else None
+    return jobs.run(
+        job, store.model(run.id), resume=True, overwrite=True, quiet=True, scores=scores, whole=whole
+    ).record
 
 
 def _about(run: Run, state: str, reason: str | None, seconds: float) -> dict[str, Any]:
@@ -104,6 +116,7 @@ def _about(run: Run, state: str, reason: str | None, seconds: float) -> dict[str
         "seconds": seconds,
         "model_from": run.model_from,
         "scores_from": run.scores_from,
+        "whole_from": run.whole_from,
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kheads.jobs import Job
-from kheads.methods import METHODS, Learned
+from kheads.methods import METHODS, Learned, Michel, Voita
 from kheads.sweep.config import (
     JOB_FIELDS,
     ONLY_PRUNING,
@@ -36,6 +36,7 @@ class Run:
         axes: values of the further axes that concern it.
         model_from: the run whose trained model it starts from; None trains its own.
         scores_from: the run whose scores it selects from; None finds its own.
+        whole_from: the run whose model, trained along with those scores, it takes as it was before heads were removed.
         shared: other runs start from its model, which is therefore kept.
     """
 
@@ -44,12 +45,23 @@ class Run:
     axes: Mapping[str, Any] = field(default_factory=dict)
     model_from: str | None = None
     scores_from: str | None = None
+    whole_from: str | None = None
     shared: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The runs that have to be done before."""
-        return tuple(name for name in (self.model_from, self.scores_from) if name is not None)
+        return tuple(dict.fromkeys(name for name in (*self.starts_from, self.scores_from) if name is not None))
+
+    @property
+    def starts_from(self) -> tuple[str, ...]:
+        """The runs whose models it needs."""
+        return tuple(name for name in (self.model_from, self.whole_from) if name is not None)
+
+    @property
+    def gives_whole(self) -> bool:
+        """Whether others start from its model as it is before heads are removed."""
+        return self.shared and self.job.method != UNPRUNED
 
     @property
     def series(self) -> str:
@@ -172,25 +184,37 @@ def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str
 
 
 def _with_scores(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """Lets the rounds of Michel that lead to the smallest K serve the larger ones.
+    """Lets one run serve those that ask for the same at another K, where what it finds does not depend on K.
 
-    Each round removes the lowest heads of an order that only the heads still there take part in, so the order is total
-    and its top K are the heads that a run of its own would keep. With constraints they need not be.
+    Each round of Michel removes the lowest heads of an order that only the heads still there take part in, so the order
+    that leads to the smallest K is total, and its top K are the heads that a run of its own would keep; with
+    constraints they need not be. Voita's gates never hear of K, unless lambda is searched for it or its heads are
+    evaluated on the way: one training serves every K.
     """
     series: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs.values():
-        if run.job.method == "michel" and not run.job.constraints:
+        if _serves_every_k(run.job):
             series.setdefault((run.series, run.job.seed, run.model_from), []).append(run)
     sources = {run.id: min(group, key=lambda one: one.job.k or 0).id for group in series.values() for run in group}
     changed = {
-        name: dataclasses.replace(run, scores_from=sources[name]) if sources.get(name, name) != name else run
-        for name, run in runs.items()
+        name: _served(run, sources[name]) if sources.get(name, name) != name else run for name, run in runs.items()
     }
     return dict(sorted(changed.items(), key=lambda item: item[1].scores_from is not None))
 
 
+def _serves_every_k(job: Job) -> bool:
+    method = job.chosen()
+    if isinstance(method, Voita):
+        return not method.search and job.eval_steps is None
+    return isinstance(method, Michel) and not job.constraints
+
+
+def _served(run: Run, source: str) -> Run:
+    return dataclasses.replace(run, scores_from=source, whole_from=source if run.model_from is None else None)
+
+
 def _shared(runs: Mapping[str, Run]) -> list[Run]:
-    wanted = {run.model_from for run in runs.values()}
+    wanted = {name for run in runs.values() for name in run.starts_from}
     return [dataclasses.replace(run, shared=run.id in wanted) for run in runs.values()]
 
 

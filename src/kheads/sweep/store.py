@@ -68,6 +68,14 @@ class Store:
         """Whether the run's model is there, complete."""
         return (self.model(name) / recording.NAME).is_file()
 
+    def whole(self, name: str) -> Path:
+        """Where a run saves its trained model before heads are removed."""
+        return self._work / name / "whole"
+
+    def has_whole(self, name: str) -> bool:
+        """Whether that is there; it is written whole or not at all."""
+        return self.whole(name).is_dir()
+
     def discard(self, name: str) -> None:
         """Deletes a run's model and checkpoints."""
         shutil.rmtree(self._work / name, ignore_errors=True)
