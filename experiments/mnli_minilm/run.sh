@@ -31,8 +31,6 @@ contest() { # k, seed
 
 run none-0 minilm --method none --seed 0
 contest 12 0
-run dsp-later-k12-0 minilm -k 12 --method dsp --preset short \
-    --warmup 0.4 --budget-cooldown 0.25 --cooldown 0.25 --noise 0.3 --seed 0
 contest 6 0
 run ste-k12-0 minilm -k 12 --method ste --seed 0
 run michel-k12-0 "$WORK/none-0" -k 12 --method michel --trained --estimate-examples 4000 --recover-steps 200 --seed 0
