@@ -340,8 +340,8 @@ def _memory(size: int) -> tuple[Any, Any, Tensor]:
     Reading one value of a tensor costs as much as a softmax. Of the vector operations torch has the faster softmax
     and dot product, numpy the others: with a hundred heads a call costs more than its arithmetic.
     """
-    values = np.zeros(size)
-    return memoryview(values), values, torch.from_numpy(values)  # type: ignore[arg-type]
+    values: Any = np.zeros(size)
+    return memoryview(values), values, torch.from_numpy(values)
 
 
 class _Threshold(torch.autograd.Function):
