@@ -8,9 +8,9 @@ by itself and given as a share of a plain step.
 """
 
 import argparse
-import copy
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,69 +27,77 @@ CASES = [("BERT-base", BASE, 8, 128, 12), ("BERT-base", BASE, 8, 128, 132), ("Mi
 STEPS = 1000  # what the schedule believes; timing starts in its middle, where the recursion is at work
 
 
-class Step:
-    """One optimizer step of a model, with gates or without."""
+class Steps:
+    """Optimizer steps of one model, with gates or without: the same weights and the same memory for both."""
 
-    def __init__(self, model: Any, k: int | None, batch: dict[str, torch.Tensor]):
-        self.model, self.batch, self.gates, self.number = model.train(), batch, None, STEPS // 4
-        groups: list[dict[str, Any]] = [{"params": list(model.parameters()), "lr": 2e-5}]
-        if k is not None:
-            self.gates = TrainedGates(kheads.DSP(), Goal(k, kheads.discover(model)), 0)
-            kheads.attach(model, self.gates)
-            groups.append({"params": [self.gates.w], "lr": 0.5})
-        self.weights = groups[0]["params"]
+    def __init__(self, model: Any, k: int, batch: dict[str, torch.Tensor]):
+        self.model, self.batch, self.number = model.train(), batch, STEPS // 4
+        self.weights = list(model.parameters())
+        self.gates = TrainedGates(kheads.DSP(), Goal(k, kheads.discover(model)), 0)
+        groups = [{"params": self.weights, "lr": 2e-5}, {"params": [self.gates.w], "lr": 0.5}]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
 
-    def __call__(self) -> float:
+    def plain(self) -> float:
+        """Seconds of a step without gates; their weights have no gradient, so the optimizer passes them over."""
         begin = time.perf_counter()
-        if self.gates is not None:
-            self.number += 1
-            self.gates.set_moment(self.number, STEPS)
-        self.model(**self.batch).loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
-        if self.gates is not None:
-            torch.nn.utils.clip_grad_norm_([self.gates.w], 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        self._step()
         return time.perf_counter() - begin
 
+    def joint(self) -> float:
+        """Seconds of a step with gates; attaching them is done once in a training and is not counted."""
+        kheads.attach(self.model, self.gates)
+        begin = time.perf_counter()
+        self.number += 1
+        self.gates.set_moment(self.number, STEPS)
+        self._step([self.gates.w])
+        seconds = time.perf_counter() - begin
+        kheads.detach(self.model)
+        return seconds
 
-def own_work(step: Step, batch: int, length: int, width: int, repeats: int = 15) -> float:
+    def _step(self, gates: Sequence[torch.nn.Parameter] = ()) -> None:
+        self.model(**self.batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
+        if gates:
+            torch.nn.utils.clip_grad_norm_(gates, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def own_work(gates: kheads.Gates, batch: int, length: int, width: int, repeats: int = 15) -> float:
     """Seconds of what gates add to a step: the draw and, at every site, the products; forward and backward."""
-    assert step.gates is not None
-    sites = step.gates.sites
+    sites = gates.sites
     given = [torch.randn(batch, length, width, requires_grad=True) for _ in sites]
     back = [torch.randn(batch, length, width) for _ in sites]
     seconds = []
     for _ in range(repeats):
         begin = time.perf_counter()
-        step.gates.redraw()
-        parts = step.gates.values().split([site.num_heads for site in sites])
+        gates.redraw()
+        parts = gates.values().split([site.num_heads for site in sites])
         pairs = zip(given, parts, sites, strict=True)
         outputs = [
             (hidden.unflatten(-1, (site.num_heads, -1)) * values.to(hidden.dtype).unsqueeze(-1)).flatten(-2)
             for hidden, values, site in pairs
         ]
         torch.autograd.backward(outputs, back)
-        torch.nn.utils.clip_grad_norm_([step.gates.w], 1.0)
+        torch.nn.utils.clip_grad_norm_([gates.w], 1.0)
         seconds.append(time.perf_counter() - begin)
-        for tensor in (*given, step.gates.w):
+        for tensor in (*given, gates.w):
             tensor.grad = None
     return float(torch.tensor(seconds).median())
 
 
-def paired(plain: Step, joint: Step, repeats: int) -> tuple[list[float], float]:
+def paired(steps: Steps, repeats: int) -> tuple[list[float], float]:
     """Ratios of neighbouring steps, of which either may go first, and the median seconds of a plain one."""
-    for step in (plain, joint):
-        step()
+    steps.plain()  # warm-up, and the memory that lasts
+    steps.joint()
     ratios, seconds = [], []
     for number in range(repeats):
         if number % 2:
-            b, a = joint(), plain()
+            joint, plain = steps.joint(), steps.plain()
         else:
-            a, b = plain(), joint()
-        ratios.append(b / a)
-        seconds.append(a)
+            plain, joint = steps.plain(), steps.joint()
+        ratios.append(joint / plain)
+        seconds.append(plain)
     return ratios, float(torch.tensor(seconds).median())
 
 
@@ -111,11 +119,11 @@ def main() -> None:
     for name, sizes, batch, length, k in CASES:
         model = BertForSequenceClassification(BertConfig(**sizes, num_labels=3))
         inputs = {"input_ids": torch.randint(1000, 20000, (batch, length)), "labels": torch.randint(3, (batch,))}
-        steps = Step(copy.deepcopy(model), None, inputs), Step(model, k, inputs)
+        steps = Steps(model, k, inputs)
         repeats = given.repeats * (1 if name == "BERT-base" else 4)
-        ratios, plain = paired(*steps, repeats)
+        ratios, plain = paired(steps, repeats)
         median, low, high = interval(ratios)
-        own = own_work(steps[1], batch, length, sizes["hidden_size"]) / plain
+        own = own_work(steps.gates, batch, length, sizes["hidden_size"]) / plain
         total = sizes["num_hidden_layers"] * sizes["num_attention_heads"]
         cells = [
             name,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from kheads import subset
 from kheads.subset import (
     anneal,
     gumbel,
@@ -23,6 +22,7 @@ from kheads.subset import (
     logistic,
     soft_top_k,
     straight_through,
+    successive,
 )
 
 RELAXATIONS = ("successive", "threshold")
@@ -271,14 +271,14 @@ def test_the_gradient_is_bounded(case: tuple[Tensor, int], tau: float, seed: int
     logits, k = case
     weights = torch.randn(len(logits), dtype=F64, generator=torch.Generator().manual_seed(seed))
     _, gradient = value_and_gradient(logits, weights, relaxed(k, tau))
-    assert gradient.norm() <= subset.MAX_GAIN * weights.norm() * (1 + 1e-9)
+    assert gradient.norm() <= successive.MAX_GAIN * weights.norm() * (1 + 1e-9)
 
 
 def test_the_bound_keeps_the_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     """At tau = 0.01 the gradient explodes; bounded, it is the same vector made shorter."""
     logits, weights = draw_logits(144), torch.linspace(-1, 2, 144, dtype=F64)
     _, bounded = value_and_gradient(logits, weights, relaxed(72, 0.01))
-    monkeypatch.setattr(subset, "MAX_GAIN", math.inf)
+    monkeypatch.setattr(successive, "MAX_GAIN", math.inf)
     _, free = value_and_gradient(logits, weights, relaxed(72, 0.01))
     assert free.norm() > 1e4 * weights.norm()
     torch.testing.assert_close(bounded.norm(), 1e3 * weights.norm())
