@@ -8,9 +8,9 @@ import pytest
 from kheads.heads import KINDS
 from kheads.report.comparison import comparison_table, extra_gradients
 from kheads.report.distribution import agreement_figure, distribution_figure
-from kheads.report.drawing import Heat, Panel
+from kheads.report.drawing import Figure, Heat, Panel, Table
 from kheads.report.dynamics import chosen_shares, dynamics_figures
-from kheads.report.efficiency import ceiling, efficiency_figures, interpolate, tradeoff_figure
+from kheads.report.efficiency import ceiling, efficiency_items, interpolate, tradeoff_figure
 from kheads.report.paper import TABLES, load, published
 from kheads.report.penalty import penalty_figure
 from kheads.report.quality import quality_figure, quality_table
@@ -109,10 +109,16 @@ def test_the_ceiling_is_what_removing_that_share_of_attention_can_give() -> None
 
 
 def test_efficiency_spans_the_masks(sweep: Results) -> None:
-    line = series(efficiency_figures(sweep)[0], "Random masks")
+    figure, table = efficiency_items(sweep)
+    assert isinstance(figure, Figure) and isinstance(table, Table)
+    line = series(figure, "Random masks")
     rows = [row["speedup"] for row in sweep.efficiency[0]["rows"] if (row["k"], row["placement"]) == (12, "random")]
     where = list(line.x).index(12)
     assert (line.low[where], line.high[where]) == (min(rows), max(rows)) and len(rows) == 10
+    told = dict(zip(table.columns, next(row for row in table.rows if row[0] == "12"), strict=True))
+    speed = sum(rows) / len(rows)
+    assert told["Speed-up"][1:] == f"{speed:.2f} ({min(rows):.2f} to {max(rows):.2f})"
+    assert told["Time saved"] == f"{100 * (1 - 1 / speed):.1f} %"
 
 
 def test_speed_of_another_model_is_not_taken_for_this_one(sweep: Results) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kheads.report.drawing import Axis, Figure, Panel, Series
+from kheads.report.drawing import Axis, Figure, Panel, Series, Table
 from kheads.report.pooling import by_first
 from kheads.report.quality import K_AXIS, ordered
 from kheads.report.results import Results, Run
@@ -19,6 +19,15 @@ PLACEMENTS = {
 }
 LIMIT = Look("Most that K can give", MUTED, "", "dot")
 NO_ATTENTION = Look("No attention at all", INK, "", "dash")
+COLUMNS = (
+    "K",
+    "Parameters saved",
+    "Speed-up",
+    "Time saved",
+    "In few layers",
+    "Spread out",
+    "Most that K can give",
+)
 
 
 def by_k(rows: Sequence[Mapping[str, Any]], what: str, placement: str = "random") -> dict[int, list[float]]:
@@ -40,10 +49,12 @@ def ceiling(k: int, heads: int, no_attention: float) -> float:
     return 1 / (1 - (1 - k / heads) * (1 - 1 / no_attention))
 
 
-def efficiency_figures(results: Results) -> list[Figure]:
-    """One figure for each model that was measured."""
+def efficiency_items(results: Results) -> list[Figure | Table]:
+    """A figure and a table for each model that was measured."""
     several = len(results.efficiency) > 1
-    return [_figure(measured, f"-{index}" if several else "") for index, measured in enumerate(results.efficiency, 1)]
+    suffixes = [f"-{number}" if several else "" for number in range(1, len(results.efficiency) + 1)]
+    measured = list(zip(results.efficiency, suffixes, strict=True))
+    return [item for each in measured for item in (_figure(*each), _table(*each))]
 
 
 def _figure(measured: Mapping[str, Any], suffix: str) -> Figure:
@@ -68,6 +79,31 @@ def _figure(measured: Mapping[str, Any], suffix: str) -> Figure:
         f"same model without any attention. Setting: {machines([measured])}."
     )
     return Figure(f"efficiency{suffix}", "Speed-up and shrinkage against K", panels, caption, "Fig. 4")
+
+
+def _table(measured: Mapping[str, Any], suffix: str) -> Table:
+    rows = measured["rows"]
+    speeds = {placement: by_k(rows, "speedup", placement) for placement in PLACEMENTS}
+    saved, most = by_k(rows, "shrinkage"), by_k(rows, "limit")
+    lines = []
+    for k in sorted(speeds["random"], reverse=True):
+        speed = mean(speeds["random"][k])
+        placed = [f"×{mean(speeds[kind][k]):.2f}" if k in speeds[kind] else "–" for kind in ("concentrated", "spread")]
+        lines.append(
+            [
+                str(k),
+                f"{100 * mean(saved[k]):.1f} %" if k in saved else "–",
+                f"×{speed:.2f} ({min(speeds['random'][k]):.2f} to {max(speeds['random'][k]):.2f})",
+                f"{100 - 100 / speed:.1f} %",
+                *placed,
+                f"×{mean(most[k]):.2f}" if k in most else "–",
+            ]
+        )
+    caption = (
+        f"{measured.get('model', 'The model')}. Mean over masks; in brackets the least and the greatest of the random "
+        "ones. In few layers and spread out: means over masks of that placement."
+    )
+    return Table(f"efficiency{suffix}", "Speed-up and shrinkage in numbers", COLUMNS, lines, caption, "Fig. 4")
 
 
 def _over_masks(rows: Sequence[Mapping[str, Any]], what: str, placement: str, factor: float = 1.0) -> Series:

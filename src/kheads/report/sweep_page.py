@@ -11,7 +11,7 @@ from kheads.report.comparison import comparison_table
 from kheads.report.distribution import agreement_figure, distribution_figure
 from kheads.report.drawing import Figure, Table
 from kheads.report.dynamics import dynamics_figures
-from kheads.report.efficiency import efficiency_figures, tradeoff_figure
+from kheads.report.efficiency import efficiency_items, tradeoff_figure
 from kheads.report.page import Page, Section
 from kheads.report.penalty import penalty_figure
 from kheads.report.quality import quality_figure, quality_table
@@ -33,7 +33,7 @@ def sweep_page(results: Results) -> Page:
             "quality", "Quality", _there(quality_figure(results), quality_table(results), comparison_table(results))
         ),
         Section("penalty", "Control over K", _there(penalty_figure(results))),
-        Section("efficiency", "Speed and size", _there(*efficiency_figures(results), tradeoff_figure(results))),
+        Section("efficiency", "Speed and size", _there(*efficiency_items(results), tradeoff_figure(results))),
         Section("heads", "Which heads", _there(distribution_figure(results), agreement_figure(results))),
         Section("dynamics", "Training dynamics", _there(*dynamics_figures(results))),
         Section("failed", "Failed runs", _there(_failures(results.failed))),
