@@ -205,13 +205,19 @@ def test_runs_set_apart_are_paired_with_their_own_kind(sweep: Results) -> None:
     def apart(record: dict[str, Any]) -> None:
         about = record["run"]
         if about["method"] == "dsp" and about["k"] == 12 and about["seed"]:
-            about["axes"] = {**about["axes"], "preset": "paper"}
+            about["axes"] = {
+                **about["axes"],
+                "preset": "paper",
+                "eval_steps": 28,
+            }  # how often to look is no other method
 
     results = changed(sweep, apart)
     twelve = [figure for figure in dynamics_figures(results) if figure.key.startswith("dynamics-12")]
     assert [figure.caption.partition(" with")[0] for figure in twelve] == ["Joint DSP", "Joint DSP (preset paper)"]
     assert len({figure.key for figure in twelve}) == 2
     assert {run.seed for run in results.of("dsp") if run.k == 12} == {0}
+    plain, other = (series(quality_figure(results), name).look for name in ("Joint DSP", "Joint DSP (preset paper)"))
+    assert other.colour == plain.colour and (other.marker, other.dash) != (plain.marker, plain.dash)
     table = comparison_table(results)
     assert table and [row[0] for row in table.rows].count("Joint DSP") == 1 and len(table.rows) == len(FALL)
 

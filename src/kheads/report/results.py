@@ -16,8 +16,9 @@ from kheads.report.sites import Column, columns_of
 # Where a task has several evaluation sets, the first of these that is there is the one to report.
 REPORTED_SETS = ("mismatched", "test")
 LOWER_IS_BETTER = ("perplexity", "loss")
-# Axes of a sweep that figures of their own show: they do not make another method.
+# Axes of a sweep that do not make another method: figures of their own show them, or they only say how often to look.
 SHOWN_ELSEWHERE = ("weight", "lambda", "annealed", "anneal")
+LOOKING = ("eval_steps", "logging_steps")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Run:
         apart = sorted(
             (name.rpartition(".")[2], str(value))
             for name, value in self.about["axes"].items()
-            if name.rpartition(".")[2] not in SHOWN_ELSEWHERE
+            if name.rpartition(".")[2] not in SHOWN_ELSEWHERE + LOOKING
         )
         return Variant(self.about["method"], bool(self.about["pipelined"]), tuple(apart))
 

@@ -47,12 +47,13 @@ ORDER = tuple(LOOKS)
 
 
 def look(variant: Variant) -> Look:
-    """The look of a method; settings that set it apart go into its name."""
+    """The look of a method; settings that set it apart go into its name, and it is drawn hollow and dotted."""
     plain = LOOKS.get(variant.key, Look(variant.key, "#8a8f98", "cross"))
     if not variant.apart:
         return plain
     remark = ", ".join(f"{name} {value}" for name, value in variant.apart)
-    return Look(f"{plain.name} ({remark})", plain.colour, plain.marker, plain.dash)
+    marker = f"{plain.marker.removesuffix('-open')}-open" if plain.marker else ""
+    return Look(f"{plain.name} ({remark})", plain.colour, marker, "dot")
 
 
 def rank(variant: Variant) -> tuple[int, tuple[tuple[str, str], ...]]:
