@@ -39,10 +39,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 RESULTS ?= experiments/made_nli
-EFFICIENCY ?= experiments/efficiency
+EFFICIENCY ?= experiments/efficiency experiments/efficiency_minilm
 figures: $(READY)  ## the report with every figure, from the committed results
 	@test -d $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }
-	$(BIN)/kheads report $(RESULTS) $(if $(wildcard $(EFFICIENCY)),--efficiency $(EFFICIENCY)) -o build/report.html
+	$(BIN)/kheads report $(RESULTS) $(foreach folder,$(wildcard $(EFFICIENCY)),--efficiency $(folder)) -o build/report.html
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py

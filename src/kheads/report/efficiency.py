@@ -78,7 +78,8 @@ def _figure(measured: Mapping[str, Any], suffix: str) -> Figure:
         "random masks for each K; bars span the masks. Dotted grey: the most that share of heads can give, from the "
         f"same model without any attention. Setting: {machines([measured])}."
     )
-    return Figure(f"efficiency{suffix}", "Speed-up and shrinkage against K", panels, caption, "Fig. 4")
+    title = "Speed-up and shrinkage against K" + (f", {heads} heads" if suffix else "")
+    return Figure(f"efficiency{suffix}", title, panels, caption, "Fig. 4")
 
 
 def _table(measured: Mapping[str, Any], suffix: str) -> Table:
@@ -103,7 +104,8 @@ def _table(measured: Mapping[str, Any], suffix: str) -> Table:
         f"{measured.get('model', 'The model')}. Mean over masks; in brackets the least and the greatest of the random "
         "ones. In few layers and spread out: means over masks of that placement."
     )
-    return Table(f"efficiency{suffix}", "Speed-up and shrinkage in numbers", COLUMNS, lines, caption, "Fig. 4")
+    title = "The same in numbers" + (f", {measured['heads']} heads" if suffix else "")
+    return Table(f"efficiency{suffix}", title, COLUMNS, lines, caption)
 
 
 def _over_masks(rows: Sequence[Mapping[str, Any]], what: str, placement: str, factor: float = 1.0) -> Series:
