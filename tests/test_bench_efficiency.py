@@ -16,12 +16,11 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "bench_efficiency.py"
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def bench() -> ModuleType:
     spec = importlib.util.spec_from_file_location("bench_efficiency", SCRIPT)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "PLACEMENTS", {"random": 2, "concentrated": 1, "spread": 1})
     return module
 
 
@@ -42,13 +41,16 @@ def test_it_goes_on_with_what_is_missing(
 ) -> None:
     tiny = ["--geometry", "2", "3", "12", "--batch", "2", "--length", "4", "--repeats", "2", "-o", str(tmp_path)]
 
-    def run(*ks: str) -> dict[str, Any]:
-        monkeypatch.setattr(sys, "argv", ["bench", *tiny, "-k", *ks])
+    def run(placements: dict[str, int]) -> dict[str, Any]:
+        monkeypatch.setattr(bench, "PLACEMENTS", placements)
+        monkeypatch.setattr(sys, "argv", ["bench", *tiny, "-k", "4", "2"])
         bench.main()
         return json.loads((tmp_path / "efficiency.json").read_text())
 
-    first, second = run("4"), run("4", "2")
-    assert second["rows"][:4] == first["rows"] and [row["k"] for row in second["rows"]] == [4] * 4 + [2] * 4
+    first, second = run({"random": 1}), run({"random": 2, "spread": 1})
+    assert second["rows"][:2] == first["rows"]
+    measured = [(row["placement"], row["mask"], row["k"]) for row in second["rows"]]
+    assert measured == [(*order, k) for order in (("random", 0), ("random", 1), ("spread", 0)) for k in (4, 2)]
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["heads"] == 6
     for row in second["rows"]:
         assert row["low"] <= row["speedup"] <= row["high"] and 0 < row["shrinkage"] < 1 and row["ms"] > 0
