@@ -60,5 +60,5 @@ def test_the_page_has_every_figure_of_the_paper(results: Results) -> None:
         *[f"dynamics-{k}-preset-paper" for k in (6, 12, 24)],
     ]
     claims = next(item for item in items if isinstance(item, Claims))
-    open_claims = [claim.paper for claim in claims.claims if claim.verdict == TOO_LITTLE]
-    assert all("cross" in claim.lower() or "encoder" in claim for claim in open_claims), open_claims
+    judged = [claim.paper for claim in claims.claims if claim.verdict != TOO_LITTLE]
+    assert len(judged) >= 12, judged  # two more are about encoder-decoders

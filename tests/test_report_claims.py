@@ -143,13 +143,17 @@ def test_speed_claims_turn_with_the_measurements(sweep: Results) -> None:
 
 
 def test_overhead_is_judged_by_seconds_a_step(sweep: Results) -> None:
-    assert verdict(sweep, "Learning the gates jointly") == CONFIRMED
+    """Seeds are what is independent: runs of one seed share its unpruned training."""
+    again = [{**run.record, "run": {**run.record["run"], "seed": run.seed + 3}} for run in sweep.runs]
+    six = dataclasses.replace(sweep, runs=(*sweep.runs, *map(Run, again)))
+    assert verdict(sweep, "Learning the gates jointly") == TOO_LITTLE
+    assert verdict(six, "Learning the gates jointly") == CONFIRMED
 
     def slow(record: dict[str, Any]) -> None:
         if "gates" in record["report"]["seconds"]:
             record["report"]["seconds"]["gates"] *= 1.3
 
-    assert verdict(changed(sweep, slow), "Learning the gates jointly") == NOT_CONFIRMED
+    assert verdict(changed(six, slow), "Learning the gates jointly") == NOT_CONFIRMED
 
 
 def test_without_runs_nothing_is_claimed_of_them(sweep: Results) -> None:
