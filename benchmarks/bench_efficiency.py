@@ -28,6 +28,7 @@ from transformers import BertConfig, BertForSequenceClassification
 import kheads
 from kheads.measurement import shared_copy, size, without_heads
 from kheads.recording import machine, versions
+from kheads.report.efficiency import ceiling
 from kheads.timing import interleaved, speedup
 
 NAME = "efficiency.json"
@@ -49,10 +50,6 @@ def scores(placement: str, sites: tuple[kheads.Site, ...], seed: int) -> Tensor:
 def pruned(model: Any, k: int, placement: str, seed: int) -> Any:
     sites = kheads.discover(model)
     return kheads.remove(shared_copy(model), kheads.select(scores(placement, sites, seed), k, sites))
-
-
-def limit(k: int, heads: int, s: float) -> float:
-    return 1 / (1 - (1 - k / heads) * (1 - 1 / s))
 
 
 def measure_order(
@@ -80,7 +77,7 @@ def measure_order(
                 **left,
                 "shrinkage": 1 - left["parameters"] / whole["parameters"],
                 "no_attention": none.ratio,
-                "limit": limit(k, heads, none.ratio),
+                "limit": ceiling(k, heads, none.ratio),
             }
         )
     return rows

@@ -69,7 +69,8 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         for layer in self.layers:
-            x = x + layer["attention"](x)  # type: ignore[index]
+            assert isinstance(layer, nn.ModuleDict)
+            x = x + layer["attention"](x)
         return {"out": x}
 
 

@@ -109,11 +109,11 @@ def test_a_resumed_run_sees_the_batches_that_were_left(fresh: Fresh, tmp_path: P
         model = fresh("marian")
         seen.append([])
         args = arguments(tmp_path / name, max_steps=14, save_strategy="steps", save_steps=3)
-        options = {"data_collator": Collator(seen[-1]), "batch_tokens": 80}
+        options: dict[str, Any] = {"data_collator": Collator(seen[-1]), "batch_tokens": 80}
         plan = Plan(resume=name == "cut" and not stop)
         try:
             callbacks = [Stop()] if stop else []
-            result = prune(model, 3, DSP(), pairs(), None, args, plan=plan, callbacks=callbacks, **options)  # type: ignore[arg-type]
+            result = prune(model, 3, DSP(), pairs(), None, args, plan=plan, callbacks=callbacks, **options)
             results.append(result.scores)
         except KeyboardInterrupt:
             continue

@@ -591,7 +591,7 @@ def test_other_names_are_no_glue_tasks() -> None:
 
 
 def test_reading_leaves_random_numbers_alone() -> None:
-    state = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
+    state = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].tolist()
     task_of(["a", "b"] * 9).sample(3, 3)
     assert torch.equal(state[0], torch.get_rng_state())
-    assert state[1] == np.random.get_state()[1].tolist()  # type: ignore[index]
+    assert state[1] == np.random.get_state(legacy=False)["state"]["key"].tolist()

@@ -118,7 +118,7 @@ def test_michel_never_takes_a_removed_head_back(case: Any, per_round: int, seed:
             return torch.rand(H, generator=generator, dtype=torch.float64)
 
     goal = Goal(k, SITES, constraints)
-    scores = Drawn(per_round).estimate(torch.nn.Linear(1, 1), goal, list, lambda *_: None, 0)  # type: ignore
+    scores = Drawn(per_round).estimate(torch.nn.Linear(1, 1), goal, list, lambda *_: None, 0)  # type: ignore[arg-type]
     assert all((later <= earlier).all() for earlier, later in pairwise(masks))
     assert torch.equal(goal.mask(scores), masks[-1]) and int(masks[-1].sum()) == k
     assert [int(mask.sum()) for mask in masks] == [*range(H, k, -per_round), k]

@@ -183,7 +183,7 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
         return torch.arange(12.0).double() if len(masks) % 2 else -torch.arange(12.0).double()
 
     monkeypatch.setattr(Michel, "_importance", importance)
-    scores = Michel(per_round=4).estimate(torch.nn.Linear(1, 1), GOAL, lambda: [], lambda *_: None, 0)  # type: ignore
+    scores = Michel(per_round=4).estimate(torch.nn.Linear(1, 1), GOAL, lambda: [], lambda *_: None, 0)  # type: ignore[arg-type]
     assert [int(mask.sum()) for mask in masks] == [12, 8, 4, 3]
     assert all((later <= earlier).all() for earlier, later in pairwise(masks))
     assert torch.equal(masks[1], torch.tensor([0.0] * 4 + [1.0] * 8, dtype=torch.float64))

@@ -205,11 +205,8 @@ def test_runs_set_apart_are_paired_with_their_own_kind(sweep: Results) -> None:
     def apart(record: dict[str, Any]) -> None:
         about = record["run"]
         if about["method"] == "dsp" and about["k"] == 12 and about["seed"]:
-            about["axes"] = {
-                **about["axes"],
-                "preset": "paper",
-                "eval_steps": 28,
-            }  # how often to look is no other method
+            # Another preset is another method; how often to look is not.
+            about["axes"] = {**about["axes"], "preset": "paper", "eval_steps": 28}
 
     results = changed(sweep, apart)
     twelve = [figure for figure in dynamics_figures(results) if figure.key.startswith("dynamics-12")]
