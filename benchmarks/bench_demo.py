@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import torch
 
-from kheads.demo import Recipe, compare, made_task, prune_and_retrain
+from kheads.demo import Recipe, compare, made_task
 from kheads.recording import machine, versions
 
 
@@ -36,7 +36,6 @@ def main() -> None:
         task = made_task(recipe, seed)
         for name, result in compare(task, recipe, seed).items():
             accuracy.setdefault(name, []).append(result.metrics["pruned"]["unseen words"]["accuracy"])
-        accuracy.setdefault("prune and retrain", []).append(prune_and_retrain(task, recipe, seed))
         print(f"seed {seed}: " + ", ".join(f"{name} {values[-1]:.3f}" for name, values in accuracy.items()), flush=True)
     gaps = {
         f"joint DSP - {other}": [a - b for a, b in zip(accuracy["joint DSP"], accuracy[other], strict=True)]

@@ -13,7 +13,7 @@ from typing import Any
 VERSIONS = {"kheads": "0.1.0", "torch": "2.13.0", "transformers": "5.22.2", "python": "3.11.9"}
 MACHINE = {"platform": "Synthetic", "cores": 2, "threads": 2, "device": "cpu"}
 # How far each method falls when heads go, and from which share of heads on.
-FALL = {"dsp": 0.10, "dsp-pipelined": 0.35, "ste": 0.16, "voita": 0.14, "michel": 0.42, "random": 0.48}
+FALL = {"dsp": 0.10, "dsp-pipelined": 0.35, "ste": 0.16, "voita": 0.14, "michel": 0.42, "retrain": 0.2, "random": 0.48}
 LAYERS, HEADS, STEPS = 6, 12, 600
 KS = (48, 24, 12, 6, 3, 1)
 
@@ -114,7 +114,11 @@ class Maker:
             fields |= {"per_round": 12}
         if pipelined or method in ("michel", "random"):
             metrics["unpruned"] = unpruned
-        if method in ("michel", "random"):
+        if method == "retrain":
+            said = {"steps_before_cut": STEPS // 3, "steps_after_cut": STEPS - STEPS // 3}
+            seconds |= {"train": 200.0, "estimate": 10.0, "retrain": 340.0}
+            metrics |= {"whole": {"mismatched": {self.metric: self.top(seed) * 0.9}}, "cut": {}}
+        elif method in ("michel", "random"):
             seconds["estimate"] = 40.0 if method == "michel" else 0.1
         elif method == "none":
             seconds["train"] = 600 + self.random.gauss(0, 4)

@@ -153,6 +153,7 @@ def test_options_become_the_method() -> None:
     assert method("dsp", noise_cooldown="0.5").noise_cooldown == 0.5
     assert method("ste", gate_lr_schedule="constant") == kheads.STE(lr_schedule="constant")
     assert method("michel", per_round=7, normalised=True) == kheads.Michel(per_round=7, normalised=True)
+    assert method("retrain", before_cut="500", normalised=False) == kheads.Retrain(before_cut=500, normalised=False)
     assert method("voita", lambda_=0.2, search=2) == kheads.Voita(weight=0.2, search=2)
     assert method("none") is None
 

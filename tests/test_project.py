@@ -67,7 +67,7 @@ PACKAGE_ORDER = {
         "catalogue",
         "__main__",
     ],
-    "methods": ["base", "dsp", "ste", "voita", "michel", "random", "__init__"],
+    "methods": ["base", "dsp", "ste", "voita", "michel", "retrain", "random", "__init__"],
     "tasks": [
         "files",
         "sampling",

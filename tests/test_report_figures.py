@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kheads.heads import KINDS
-from kheads.report.comparison import comparison_table, extra_gradients
+from kheads.report.comparison import comparison_table, extra_gradients, extra_seconds
 from kheads.report.distribution import agreement_figure, distribution_figure
 from kheads.report.drawing import Figure, Heat, Panel, Table
 from kheads.report.dynamics import chosen_shares, dynamics_figures
@@ -17,7 +17,7 @@ from kheads.report.quality import quality_figure, quality_table
 from kheads.report.results import Results
 from kheads.report.style import LOOKS
 from report_results import changed, only, series
-from synthetic_results import FALL, KS
+from synthetic_results import FALL, KS, STEPS
 
 
 def test_quality_is_the_mean_over_seeds_in_percent(sweep: Results) -> None:
@@ -136,7 +136,7 @@ def test_between_measured_points_lies_a_straight_line_and_nothing_beyond() -> No
 
 def test_the_rows_of_the_distribution_sum_to_k(translation: Results) -> None:
     figure = distribution_figure(translation)
-    assert figure and len(figure.panels) == 5
+    assert figure and len(figure.panels) == 6
     for heat in figure.panels:
         assert isinstance(heat, Heat) and heat.groups == [(kind, 6) for kind in KINDS]
         for label, row in zip(heat.rows, heat.values, strict=True):
@@ -197,6 +197,9 @@ def test_table_1_is_computed(sweep: Results) -> None:
     assert float(rows["Voita"][3]) > 0 and {row[4] for row in table.rows} == {"0"}
     michel = next(run for run in sweep.of("michel") if run.k == 48)
     assert extra_gradients(michel) == 2000 * 3  # 72 to 48 heads are two rounds of 12, and a last look
+    retrained = sweep.of("retrain")[0]
+    assert extra_gradients(retrained) == 2000 and retrained.steps == STEPS
+    assert extra_seconds(retrained, {retrained.seed: 600.0}) == 550 - 600 and extra_seconds(retrained, {}) is None
 
 
 def test_runs_set_apart_are_paired_with_their_own_kind(sweep: Results) -> None:

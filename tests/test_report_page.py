@@ -91,7 +91,9 @@ def test_one_colour_for_each_method_in_every_figure(sweep: Results) -> None:
     for look in itertools.chain.from_iterable(figure.legend() for figure in figures_of(sweep)):
         colours.setdefault(look.name, set()).add(look.colour)
     assert all(len(found) == 1 for found in colours.values())
-    methods = [LOOKS[key].colour for key in ("dsp", "dsp-pipelined", "ste", "voita", "michel", "random", "none")]
+    methods = [
+        LOOKS[key].colour for key in ("dsp", "dsp-pipelined", "ste", "voita", "michel", "retrain", "random", "none")
+    ]
     assert len(set(methods)) == len(methods)
 
 

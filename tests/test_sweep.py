@@ -45,7 +45,7 @@ def test_a_sweep_is_complete_and_done_once(place: Path) -> None:
     """Every method; all results by the contract; models gone; started again, it does nothing."""
     given = config(
         {
-            "methods": ["none", "dsp", "ste", "voita", "michel", "random"],
+            "methods": ["none", "dsp", "ste", "voita", "michel", "retrain", "random"],
             "k": [3],
             "seeds": [0],
             "pipelined": [False, True],
@@ -54,7 +54,7 @@ def test_a_sweep_is_complete_and_done_once(place: Path) -> None:
     )
     status = sweep(place / "out", given)
     found = records(place / "out")
-    assert status.reasons == {} and len(found) == 9 == status.count("done") and status.seconds_left() == 0
+    assert status.reasons == {} and len(found) == 10 == status.count("done") and status.seconds_left() == 0
     for name, record in found.items():
         keys = {"method", "settings", "metric", "metrics", "kept", "scores", "before", "after", "report", "history"}
         assert keys | {"versions", "machine"} <= record.keys()
@@ -71,7 +71,7 @@ def test_a_sweep_is_complete_and_done_once(place: Path) -> None:
     assert [path.name for path in (place / "out" / "work").iterdir()] == ["locks"]
 
     before = {path: path.stat().st_mtime_ns for path in (place / "out" / "runs").iterdir()}
-    assert sweep(place / "out", given).count("done") == 9
+    assert sweep(place / "out", given).count("done") == 10
     assert before == {path: path.stat().st_mtime_ns for path in (place / "out" / "runs").iterdir()}
 
 
@@ -87,6 +87,21 @@ def test_the_rounds_of_michel_give_what_runs_of_their_own_give(place: Path) -> N
         assert shared["run"]["scores_from"] == "michel-k1-s1" and alone["run"]["scores_from"] is None
         assert outcome(shared) == outcome(alone)
         assert "estimate" in alone["report"]["seconds"] and "estimate" not in shared["report"]["seconds"]
+
+
+def test_one_first_part_of_prune_and_retrain_serves_every_k(place: Path) -> None:
+    """Trained and scored once for 2 heads; the cut to 5 and what follows are those of a run of its own."""
+    grid = {"methods": ["retrain"], "k": [12, 5, 2], "seeds": [1]}
+    sweep(place / "together", config(grid))
+    together = records(place / "together")
+    assert set(together) == {f"retrain-k{k}-s1" for k in (12, 5, 2)}
+    assert [path.name for path in (place / "together" / "work").iterdir()] == ["locks"]
+    for k in (12, 5):
+        sweep(place / f"alone{k}", config({**grid, "k": [k]}))
+        alone, shared = records(place / f"alone{k}")[f"retrain-k{k}-s1"], together[f"retrain-k{k}-s1"]
+        assert shared["run"]["whole_from"] == "retrain-k2-s1" and alone["run"]["whole_from"] is None
+        assert outcome(shared) == outcome(alone) and shared["scores"] == alone["scores"]
+        assert shared["report"].get("method") == alone["report"].get("method")
 
 
 @pytest.mark.parametrize("pipelined", [False, True])

@@ -18,7 +18,7 @@ from transformers import EarlyStoppingCallback
 
 from kheads import METHODS, discover, prune
 from kheads.gates import attach
-from kheads.methods import DSP, STE, Goal, Learned, Voita
+from kheads.methods import DSP, STE, Goal, Learned, Michel, Retrain, Voita
 from kheads.pruning import Plan
 from kheads.training import (
     HeadSeq2SeqTrainer,
@@ -166,6 +166,29 @@ def test_recovery_is_reported_apart(fresh: Fresh, tmp_path: Path) -> None:
     result = prune(fresh("bert"), 3, METHODS["michel"](), data("bert"), data("bert", 4), arguments(tmp_path), plan=plan)
     assert {"unpruned", "masked", "pruned", "recovered"} == result.metrics.keys()
     assert result.metrics["recovered"] != result.metrics["pruned"] and len(result.kept) == 3
+
+
+def test_prune_and_retrain_is_as_long_as_a_joint_run(fresh: Fresh, tmp_path: Path) -> None:
+    """Two parts and a cut between them, at which the K heads stay that one round of Michel would keep."""
+    rows = data("bert")
+    result = prune(fresh("bert"), 3, Retrain(), rows, rows[:4], arguments(tmp_path / "a", max_steps=9))
+    assert {phase: log[-1]["step"] for phase, log in result.history.items()} == {"train": 3, "retrain": 6}
+    assert result.report["method"] == {"steps_before_cut": 3, "steps_after_cut": 6}
+    assert list(result.metrics) == ["whole", "masked", "pruned", "cut"] and len(result.kept) == 3
+    losses = {stage: found["eval"]["loss"] for stage, found in result.metrics.items()}
+    assert losses["cut"] == pytest.approx(losses["masked"]) and losses["cut"] != losses["pruned"]
+
+    one_round = Michel(per_round=sum(site.num_heads for site in discover(fresh("bert"))), normalised=True)
+    plan = Plan(recover_steps=6)
+    same = prune(fresh("bert"), 3, one_round, rows, rows[:4], arguments(tmp_path / "b", max_steps=3), plan=plan)
+    assert same.kept == result.kept and same.metrics["recovered"] == result.metrics["pruned"]
+
+
+def test_prune_and_retrain_by_epochs(fresh: Fresh, tmp_path: Path) -> None:
+    """12 rows in batches of 4, two epochs: six steps, of which a third come before the cut."""
+    args = arguments(tmp_path, max_steps=-1, num_train_epochs=2)
+    result = prune(fresh("bert"), 3, Retrain(), data("bert"), data("bert", 4), args)
+    assert result.report["method"] == {"steps_before_cut": 2, "steps_after_cut": 4}
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ run() { # name, model, options...
 seed=${SEED:-0}
 run "none-$seed" small --vocab-size 6000 --method none --seed "$seed"
 run "dsp-short-$seed" small --vocab-size 6000 -k 12 --method dsp --preset short --seed "$seed"
+run "retrain-$seed" small --vocab-size 6000 -k 12 --method retrain --estimate-examples "$PAIRS" --seed "$seed"
 run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --gate-steps "$GATE_STEPS" --seed "$seed"
 run "pipelined-frozen-$seed" "$WORK/none-$seed" -k 12 --method dsp --preset frozen --pipelined --trained \
     --gate-steps "$GATE_STEPS" --seed "$seed"

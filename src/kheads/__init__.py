@@ -8,7 +8,7 @@ from kheads.exporting import ExportError, export
 from kheads.gates import Gates, attach, detach, gated
 from kheads.heads import Constraints, HeadSet, Site, select
 from kheads.measurement import Measurement, measure
-from kheads.methods import DSP, METHODS, STE, Michel, Random, Voita
+from kheads.methods import DSP, METHODS, STE, Michel, Random, Retrain, Voita
 from kheads.pruning import Plan, PruneResult, prune
 from kheads.rebuild import open_attention
 from kheads.surgery import ghosts, remove
@@ -32,6 +32,7 @@ __all__ = [
     "Plan",
     "PruneResult",
     "Random",
+    "Retrain",
     "Site",
     "UnsupportedModelError",
     "Voita",

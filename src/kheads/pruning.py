@@ -28,7 +28,7 @@ from kheads.anatomy import discover, unwrap
 from kheads.checkpoint import save
 from kheads.gates import attach, detach, gated
 from kheads.heads import Constraints, HeadSet, Site
-from kheads.methods import DSP, Estimated, Goal, Learned, Method, Voita, as_steps
+from kheads.methods import DSP, Estimated, Goal, Learned, Method, Retrain, Voita, as_steps
 from kheads.surgery import ghosts, remove
 from kheads.training import HeadTrainer, TrainedGates, items_per_example, newest_checkpoint
 
@@ -45,7 +45,8 @@ class PruneResult:
         kept: the heads that stay.
         scores: one per head, (H,); empty where nothing was chosen.
         metrics: by stage and evaluation set: `pruned`; `masked`, the same before removal; `unpruned`, the trained model
-            before pruning (pipelined and estimated methods); `recovered`, after further training.
+            before pruning (pipelined and estimated methods); `recovered`, after further training. Where the method
+            itself trains on after its cut, `whole` and `cut` are right before and after that, and `pruned` is the end.
         history: the log of every phase, with the hard subset of every log step.
         report: what the method says of itself, ghosts, durations.
     """
@@ -152,12 +153,13 @@ class _Run:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=lambda: {"seconds": {}})
+    retrain_steps: int = 0
 
     def unpruned(self, sites: Sequence[Site]) -> PruneResult:
         """The baseline: train without gates, unless the model is trained already, and keep every head."""
         if not self.plan.trained:
             self.train("train")
-        self.metrics["pruned"] = self.evaluate("unpruned")[0]
+        self.metrics["pruned"] = self.evaluate()[0]
         kept = HeadSet.from_dict({site.name: range(site.num_heads) for site in sites})
         return self.result(kept, torch.zeros(0))
 
@@ -177,7 +179,12 @@ class _Run:
         """Scores the heads of the trained model."""
         if not isinstance(method, Estimated):
             raise TypeError(f"`method` must be a method of `kheads.METHODS`; got {type(method).__name__}.")
-        self.train_first()
+        if isinstance(method, Retrain):
+            first, self.retrain_steps = method.parts(self._total_steps())
+            self.report["method"] = {"steps_before_cut": first, "steps_after_cut": self.retrain_steps}
+            self.train_first("whole", max_steps=first)
+        else:
+            self.train_first()
         scores = self.known_scores()
         if scores is not None:
             return scores
@@ -191,11 +198,11 @@ class _Run:
         """What was found before."""
         return None if self.plan.scores is None else torch.tensor(self.plan.scores, dtype=torch.float64)
 
-    def train_first(self) -> None:
+    def train_first(self, stage: str = "unpruned", **changes: Any) -> None:
         """Trains the unpruned model unless it was trained before, and notes what it reaches."""
         if not self.plan.trained:
-            self.train("train")
-        self.metrics["unpruned"] = self.evaluate("unpruned")[0]
+            self.train("train", **changes)
+        self.metrics[stage] = self.evaluate()[0]
 
     def train(self, phase: str, **changes: Any) -> None:
         """One phase of plain training."""
@@ -238,16 +245,19 @@ class _Run:
         kept = goal.kept(scores)
         mask = kept.mask(goal.sites, device=self.model.device)
         with gated(self.model, mask, goal.unit):
-            self.metrics["masked"], masked = self.evaluate("masked")
+            self.metrics["masked"], masked = self.evaluate()
         if self.plan.whole is not None and PartialState().is_main_process:
             save(self.model, self.plan.whole, tokenizer=self.options.get("processing_class"), overwrite=True)
         remove(self.model, kept, goal.unit)
-        self.metrics["pruned"], pruned = self.evaluate("pruned")
+        self.metrics["pruned"], pruned = self.evaluate()
         self.report["largest_difference"] = _check_equal(masked, pruned, self.model.dtype)
         self.report["ghosts"] = list(ghosts(self.model))
+        if self.retrain_steps:
+            self.train("retrain", max_steps=self.retrain_steps)
+            self.metrics["cut"], self.metrics["pruned"] = self.metrics["pruned"], self.evaluate()[0]
         if self.plan.recover_steps:
             self.train("recover", max_steps=self.plan.recover_steps)
-            self.metrics["recovered"] = self.evaluate("recovered")[0]
+            self.metrics["recovered"] = self.evaluate()[0]
         return self.result(kept, scores)
 
     def result(self, kept: HeadSet, scores: Tensor) -> PruneResult:
@@ -274,7 +284,7 @@ class _Run:
         self.report["seconds"][phase] = time.perf_counter() - begin
         self.model = trainer.accelerator.unwrap_model(trainer.model)
 
-    def evaluate(self, phase: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def evaluate(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Metrics and predictions by evaluation set; none without evaluation data."""
         if self.data[1] is None:
             return {}, {}

@@ -14,6 +14,7 @@ from typing import Any
 from kheads import jobs, sources, terminal
 from kheads.checkpoint import check_free
 from kheads.jobs import Job, Outcome
+from kheads.methods import Retrain
 from kheads.tasks.translation import NUMBERS, numbers
 from kheads.translating import translate
 
@@ -62,15 +63,19 @@ def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
 
 
 def compare(folder: Path, output: Path, recipe: Recipe, seed: int, say: Any = print) -> dict[str, Outcome]:
-    """Unpruned, joint DSP in the same number of steps (saved in `output`), and Michel on the unpruned model."""
+    """Unpruned; joint DSP (saved in `output`) and prune-and-retrain in as many steps; Michel on the unpruned model."""
     say(f"\n1. Train the whole model: {recipe.steps} steps.")
     unpruned = jobs.run(_job(recipe, seed, "tiny", "none"), folder / "whole")
     say(f"2. Joint DSP: train and learn which {recipe.k} heads to keep, in the same {recipe.steps} steps.")
     joint = jobs.run(_job(recipe, seed, "tiny", "dsp", method_options={"preset": "short"}), output)
-    say("3. Michel: remove heads of the trained model by the gradient of their gates, 4 a round.")
-    options = {"trained": True, "estimate_examples": recipe.estimate_examples}
-    michel = jobs.run(_job(recipe, seed, str(folder / "whole"), "michel", **options), folder / "michel")
-    return {"unpruned": unpruned, "joint DSP": joint, "Michel": michel}
+    first, after = Retrain().parts(recipe.steps)
+    say(f"3. Prune and retrain, the baseline: {first} steps, one cut to {recipe.k} heads, {after} steps.")
+    examples = {"estimate_examples": recipe.estimate_examples}
+    retrained = jobs.run(_job(recipe, seed, "tiny", "retrain", **examples), folder / "retrained")
+    say("4. Michel: remove heads of the trained model by the gradient of their gates, 4 a round.")
+    whole = str(folder / "whole")
+    michel = jobs.run(_job(recipe, seed, whole, "michel", trained=True, **examples), folder / "michel")
+    return {"unpruned": unpruned, "joint DSP": joint, "prune and retrain": retrained, "Michel": michel}
 
 
 def _job(recipe: Recipe, seed: int, model: str, method: str, **changes: Any) -> Job:

@@ -33,7 +33,8 @@ from kheads.cli.translation import (
 from kheads.jobs import Job, Outcome
 from kheads.methods import METHODS
 
-DSP_PANEL, VOITA_PANEL, MICHEL_PANEL = "Hyperparameters of dsp", "Hyperparameters of voita", "Hyperparameters of michel"
+DSP_PANEL, VOITA_PANEL = "Hyperparameters of dsp", "Hyperparameters of voita"
+MICHEL_PANEL = "Hyperparameters of michel and retrain"
 DATA_PANEL, TRAINING_PANEL, RUN_PANEL = "Data", "Training", "Run"
 
 
@@ -171,10 +172,16 @@ def prune(
         float | None, typer.Option(help="First value of every gate.", rich_help_panel=VOITA_PANEL)
     ] = None,
     per_round: Annotated[
-        int | None, typer.Option(help="Heads removed in a round.", rich_help_panel=MICHEL_PANEL)
+        int | None, typer.Option(help="Heads removed in a round (michel).", rich_help_panel=MICHEL_PANEL)
     ] = None,
     normalised: Annotated[
         bool | None, typer.Option(help="Normalise scores per site.", rich_help_panel=MICHEL_PANEL)
+    ] = None,
+    before_cut: Annotated[
+        str | None,
+        typer.Option(
+            help="Length of the training before the cut (retrain): 0.33 or 500.", rich_help_panel=MICHEL_PANEL
+        ),
     ] = None,
     estimate_examples: Annotated[
         int | None, typer.Option(help="Examples a round looks at.", rich_help_panel=MICHEL_PANEL)
@@ -260,7 +267,7 @@ def _method_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"`--method` must be one of {', '.join([*METHODS, 'none'])}; got {name!r}.")
     _refuse_foreign(name, given)
     fields = {field: given[option] for option, field in OPTIONS[name].items() if given[option] is not None}
-    for field in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown"):
+    for field in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown", "before_cut"):
         if field in fields:
             fields[field] = _steps(field, fields[field])
     return fields
@@ -291,6 +298,7 @@ OPTIONS: dict[str, dict[str, str]] = {
         "gate_start": "start",
     },
     "michel": {"per_round": "per_round", "normalised": "normalised"},
+    "retrain": {"before_cut": "before_cut", "normalised": "normalised"},
     "random": {},
     "none": {},
 }

@@ -1,13 +1,21 @@
-"""The methods: the paper's five, each one small file. File, class and command-line key have the same name."""
+"""The methods: the paper's five and the baseline to beat. File, class and command-line key have the same name."""
 
 from kheads.methods.base import Estimated, Goal, Learned, Method, Moment, as_steps
 from kheads.methods.dsp import DSP
 from kheads.methods.michel import Michel
 from kheads.methods.random import Random
+from kheads.methods.retrain import Retrain
 from kheads.methods.ste import STE
 from kheads.methods.voita import Voita
 
-METHODS: dict[str, type[Method]] = {"dsp": DSP, "ste": STE, "voita": Voita, "michel": Michel, "random": Random}
+METHODS: dict[str, type[Method]] = {
+    "dsp": DSP,
+    "ste": STE,
+    "voita": Voita,
+    "michel": Michel,
+    "retrain": Retrain,
+    "random": Random,
+}
 
 __all__ = [
     "DSP",
@@ -20,6 +28,7 @@ __all__ = [
     "Michel",
     "Moment",
     "Random",
+    "Retrain",
     "Voita",
     "as_steps",
 ]

@@ -77,7 +77,7 @@ class Michel(Estimated):
         loss: LossFunction,
     ) -> Tensor:
         scores = gradient_scores(model, goal, mask, batches(), loss)
-        return _per_site_norm(scores, goal) if self.normalised else scores
+        return per_site_norm(scores, goal) if self.normalised else scores
 
 
 def gradient_scores(
@@ -115,6 +115,7 @@ def _example_gradients(
     return gradient * (counts.sum() / counts.clamp(min=1)).unsqueeze(-1).to(gradient.device)
 
 
-def _per_site_norm(scores: Tensor, goal: Goal) -> Tensor:
+def per_site_norm(scores: Tensor, goal: Goal) -> Tensor:
+    """Scores by their share of their site's norm."""
     parts = scores.split([site.num_heads for site in goal.sites])
     return torch.cat([part / part.norm().clamp(min=1e-300) for part in parts])

@@ -33,8 +33,8 @@ def comparison_table(results: Results) -> Table | None:
     ks = ", ".join(map(str, common))
     caption = (
         "Extra gradients and seconds are those beyond training the unpruned model, mean over runs; seconds of joint "
-        "methods are their training minus that of the unpruned model of the same seed. Heads off K by itself: how far "
-        "the method's own choice was from the asked K before heads were added or dropped. "
+        "methods and of prune-and-retrain are their training minus that of the unpruned model of the same seed. Heads "
+        "off K by itself: how far the method's own choice was from the asked K before heads were added or dropped. "
         + (f"Quality is over the K that all methods have ({ks}), with its 95 % interval over seeds. " if ks else "")
         + setting(results)
     )
@@ -63,6 +63,8 @@ def extra_gradients(run: Run, epoch: float | None = None) -> float | None:
         return 0.0
     if run.variant.method == "michel":
         return _estimated(run, epoch)
+    if run.variant.method == "retrain":
+        return run.record["settings"].get("estimate_examples") or epoch
     searches = [phase for phase in phases if phase.startswith("search-")]
     alone = (["gates"] if run.about["pipelined"] else []) + searches
     if batch is None or any(phase not in phases for phase in alone):
@@ -95,6 +97,10 @@ def extra_seconds(run: Run, unpruned: Mapping[int, float]) -> float | None:
     searching = sum(seconds for phase, seconds in spent.items() if phase.startswith("search-"))
     if run.variant.method in ("michel", "random"):
         return spent.get("estimate")
+    if run.variant.method == "retrain":
+        parts = ("train", "estimate", "retrain")
+        known = run.seed in unpruned and all(part in spent for part in parts)
+        return sum(spent[part] for part in parts) - unpruned[run.seed] if known else None
     if "gates" not in spent:
         return None
     if run.about["pipelined"]:

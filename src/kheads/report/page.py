@@ -27,6 +27,7 @@ OUTLINES = {
     "diamond": "M0 -5L5 0L0 5L-5 0Z",
     "triangle-up": "M0 -4.6L4.6 3.4H-4.6Z",
     "triangle-down": "M0 4.6L4.6 -3.4H-4.6Z",
+    "pentagon": "M0 -4.6L4.4 -1.4L2.7 3.7H-2.7L-4.4 -1.4Z",
     "cross": "M-1.5 -4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5V-1.5H-1.5Z",
 }
 

@@ -101,7 +101,10 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of the main phase."""
+        """Optimizer steps of the main phase; those before and after the cut where a method trains on after it."""
+        said = self.record.get("report", {}).get("method", {})
+        if "steps_after_cut" in said:
+            return int(said["steps_before_cut"] + said["steps_after_cut"])
         return max((int(entry.get("step", 0)) for log in self._main_logs() for entry in log), default=0)
 
     def _main_logs(self) -> Iterator[Sequence[Mapping[str, Any]]]:

@@ -105,9 +105,8 @@ def before_after(run: Run) -> Table:
                 old = "–" if unpruned is None else written(metric, unpruned)
                 remark = " (recovered)" if stage == "recovered" else ""
                 rows.append([f"{metric}, {name}{remark}", old, written(metric, value), ""])
-    caption = (
-        "" if "unpruned" in run.record["metrics"] else "A joint run has no trained unpruned model to compare with."
-    )
+    whole = "unpruned" in run.record["metrics"]
+    caption = "" if whole else "No unpruned model was trained to the end in this run, so there is none to compare with."
     return Table("before-after", "Before and after", ("", "Before", "After", "Change"), rows, caption)
 
 
@@ -122,7 +121,7 @@ def _dynamics(run: Run) -> list[Figure]:
         drawn = panel("", [run], reported_set(names) if names else "")
         caption = f"Of the heads chosen at each moment, the share that is kept in the end. {_setting(run)}"
         figures.append(Figure("dynamics", "When the choice settles", [drawn], caption))
-    phases = [phase for phase in ("train", "gates", "recover") if len(_losses(run, phase)) > 1]
+    phases = [phase for phase in ("train", "gates", "retrain", "recover") if len(_losses(run, phase)) > 1]
     panels = [
         Panel(
             phase if len(phases) > 1 else "",

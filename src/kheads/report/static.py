@@ -33,7 +33,15 @@ SETTINGS: Any = {
     "axes.titlelocation": "left",
     "axes.axisbelow": True,
 }
-MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^", "triangle-down": "v", "cross": "P"}
+MARKERS = {
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "pentagon": "p",
+    "cross": "P",
+}
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 2)), "dashdot": (0, (6, 2, 1, 2))}
 WIDTH, ROWS_OF, HEIGHT = 4.6, 2, 3.2
 

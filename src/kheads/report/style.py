@@ -40,6 +40,7 @@ LOOKS = {
     "voita": Look("Voita", "#3b78c2", "triangle-up"),
     "voita-pipelined": Look("Pipelined Voita", "#3b78c2", "triangle-up-open", "dashdot"),
     "michel": Look("Michel", "#a05aa8", "triangle-down", "dashdot"),
+    "retrain": Look("Prune and retrain", "#d4114b", "pentagon", "dash"),
     "random": Look("Random", "#8a8f98", "cross", "dot"),
     "none": Look("Unpruned", INK, "", "dash"),
 }

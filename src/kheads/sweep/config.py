@@ -101,7 +101,7 @@ def concerns(axis: str, method: str, pipelined: bool) -> bool:
     if axis == "gate_steps":
         return pipelined
     if axis == "estimate_examples":
-        return method == "michel"
+        return method in ("michel", "retrain")
     return method != UNPRUNED or (owner or axis) not in ONLY_PRUNING
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kheads.jobs import Job
-from kheads.methods import METHODS, Learned, Michel, Voita
+from kheads.methods import METHODS, Learned, Michel, Retrain, Voita
 from kheads.sweep.config import (
     JOB_FIELDS,
     ONLY_PRUNING,
@@ -156,7 +156,7 @@ def _learns(method: str) -> bool:
 def _runs(given: dict[str, Any], options: Mapping[str, Any], axes: Mapping[str, Any]) -> Iterable[Run]:
     """The run, and before it the unpruned one whose model it starts from."""
     own = _job(given, options, axes)
-    if own.method == UNPRUNED or own.trained or (_learns(own.method) and not own.pipelined):
+    if own.method == UNPRUNED or own.trained or _trains_itself(own):
         yield Run(_id(own, axes), own, _named(axes))
         return
     axes_before = {axis: value for axis, value in axes.items() if concerns(axis, UNPRUNED, False)}
@@ -164,6 +164,10 @@ def _runs(given: dict[str, Any], options: Mapping[str, Any], axes: Mapping[str, 
     unpruned = Run(_id(before, axes_before), before, _named(axes_before))
     yield unpruned
     yield Run(_id(own, axes), own, _named(axes), model_from=unpruned.id)
+
+
+def _trains_itself(job: Job) -> bool:
+    return isinstance(job.chosen(), Retrain) or (_learns(job.method) and not job.pipelined)
 
 
 def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str, Any]) -> Job:
@@ -189,7 +193,7 @@ def _with_scores(runs: Mapping[str, Run]) -> dict[str, Run]:
     Each round of Michel removes the lowest heads of an order that only the heads still there take part in, so the order
     that leads to the smallest K is total, and its top K are the heads that a run of its own would keep; with
     constraints they need not be. Voita's gates never hear of K, unless lambda is searched for it or its heads are
-    evaluated on the way: one training serves every K.
+    evaluated on the way; nor does prune-and-retrain before its cut. There one training serves every K.
     """
     series: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs.values():
@@ -206,7 +210,7 @@ def _serves_every_k(job: Job) -> bool:
     method = job.chosen()
     if isinstance(method, Voita):
         return not method.search and job.eval_steps is None
-    return isinstance(method, Michel) and not job.constraints
+    return isinstance(method, Retrain) or (isinstance(method, Michel) and not job.constraints)
 
 
 def _served(run: Run, source: str) -> Run:
