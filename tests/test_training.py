@@ -261,10 +261,10 @@ sys.path.insert(0, {tests!r})
 from families import tiny
 from test_methods import arguments, data
 from transformers import TrainerCallback
-from kheads import DSP, prune
+from kheads import DSP, Retrain, prune
 from kheads.pruning import Plan
 torch.set_num_threads(1)
-folder, mode = sys.argv[1:]
+folder, mode, method, phase = sys.argv[1:]
 class Kill(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == 10:
@@ -279,31 +279,33 @@ def collate(batch):
     return {{key: torch.stack([pad(row[key]) if key != "labels" else row[key] for row in batch]) for key in batch[0]}}
 args = arguments(folder, max_steps=16, save_strategy="steps", save_steps=3, logging_steps=1,
                  train_sampling_strategy="group_by_length", save_total_limit=2)
-result = prune(tiny("bert"), 3, DSP(), rows, None, args, plan=Plan(resume=mode == "resume"), data_collator=collate,
-               callbacks=[Kill()] if mode == "kill" else [])
+result = prune(tiny("bert"), 3, eval(method), rows, None, args, plan=Plan(resume=mode == "resume"),
+               data_collator=collate, callbacks=[Kill()] if mode == "kill" else [])
 torch.save({{"scores": result.scores, "kept": result.kept.to_dict(), "weights": result.model.state_dict(),
-             "log": [entry.get("kept") for entry in result.history["gates"]]}}, folder + "/result.pt")
+             "log": [entry.get("kept") for entry in result.history[phase]]}}, folder + "/result.pt")
 """
 
 
-def _run(folder: Path, mode: str) -> int:
-    script = SCRIPT.format(tests=str(Path(__file__).parent))
-    return subprocess.run([sys.executable, "-c", script, str(folder), mode], capture_output=True).returncode
-
-
-def test_a_killed_run_resumes_to_the_same_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "phase"), [("DSP()", "gates"), ("Retrain(before_cut=4)", "retrain")])
+def test_a_killed_run_resumes_to_the_same_end(method: str, phase: str, tmp_path: Path) -> None:
     """SIGKILL in the second epoch, with length grouping: temperature, noise, data order and dropout go on bit for bit.
 
-    A checkpoint that was cut off while it was written is skipped.
+    A checkpoint that was cut off while it was written is skipped. Prune-and-retrain is killed after its cut.
     """
+
+    def run(folder: Path, mode: str) -> int:
+        script = SCRIPT.format(tests=str(Path(__file__).parent))
+        arguments = [str(folder), mode, method, phase]
+        return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True).returncode
+
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert _run(whole, "whole") == 0
-    assert _run(broken, "kill") == -signal.SIGKILL
-    cut = broken / "gates" / "checkpoint-10"
+    assert run(whole, "whole") == 0
+    assert run(broken, "kill") == -signal.SIGKILL
+    cut = broken / phase / "checkpoint-10"
     cut.mkdir()
     (cut / "model.safetensors").write_bytes(b"half")
-    assert str(newest_checkpoint(broken / "gates")).endswith("checkpoint-9")
-    assert _run(broken, "resume") == 0
+    assert str(newest_checkpoint(broken / phase)).endswith("checkpoint-9")
+    assert run(broken, "resume") == 0
     one, other = (torch.load(folder / "result.pt", weights_only=True) for folder in (whole, broken))
     assert one["kept"] == other["kept"] and torch.equal(one["scores"], other["scores"])
     assert one["log"] == other["log"]
