@@ -184,6 +184,11 @@ def test_prune_and_retrain_is_as_long_as_a_joint_run(fresh: Fresh, tmp_path: Pat
     assert same.kept == result.kept and same.metrics["recovered"] == result.metrics["pruned"]
 
 
+def test_prune_and_retrain_has_no_frozen_model(fresh: Fresh, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`retrain` trains on after its cut; leave it out"):
+        prune(fresh("bert"), 3, Retrain(), data("bert"), None, arguments(tmp_path), plan=Plan(freeze_model=True))
+
+
 def test_prune_and_retrain_by_epochs(fresh: Fresh, tmp_path: Path) -> None:
     """12 rows in batches of 4, two epochs: six steps, of which a third come before the cut."""
     args = arguments(tmp_path, max_steps=-1, num_train_epochs=2)

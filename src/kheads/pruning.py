@@ -135,6 +135,10 @@ def prune(
     if k == total:
         return run.unpruned(sites)
     method = method or DSP.preset(DSP.usual_preset(run.plan.freeze_model))
+    if isinstance(method, Retrain) and run.plan.freeze_model:
+        raise ValueError(
+            "`freeze_model` (--pipelined) leaves the weights alone, and `retrain` trains on after its cut; leave it out."
+        )
     scores = run.learn(method, goal) if isinstance(method, Learned) else run.estimate(method, goal)
     return run.finish(scores, goal)
 
