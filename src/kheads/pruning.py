@@ -137,7 +137,8 @@ def prune(
     method = method or DSP.preset(DSP.usual_preset(run.plan.freeze_model))
     if isinstance(method, Retrain) and run.plan.freeze_model:
         raise ValueError(
-            "`freeze_model` (--pipelined) leaves the weights alone, and `retrain` trains on after its cut; leave it out."
+            "`freeze_model` (--pipelined) leaves the weights alone, but `retrain` trains on after its cut; "
+            "leave it out."
         )
     scores = run.learn(method, goal) if isinstance(method, Learned) else run.estimate(method, goal)
     return run.finish(scores, goal)
