@@ -25,7 +25,7 @@ def test_every_method_ran_at_every_k_with_two_seeds(results: Results) -> None:
     assert not results.failed
     plain = [run for run in results.runs if not run.about["axes"]]
     found = Counter((run.variant.key, run.k) for run in plain)
-    methods = ("dsp", "dsp-pipelined", "ste", "voita", "michel", "random")
+    methods = ("dsp", "dsp-pipelined", "ste", "voita", "michel", "retrain", "random")
     assert found == {**{(method, k): 2 for method in methods for k in KS}, ("none", 72): 2}
     assert all(len(run.kept) == run.k for run in results.runs)
 

@@ -32,9 +32,10 @@ def comparison_table(results: Results) -> Table | None:
     quality = f"{metric_name(results.metric)}, mean over K"
     ks = ", ".join(map(str, common))
     caption = (
-        "Extra gradients and seconds are those beyond training the unpruned model, mean over runs; seconds of joint "
-        "methods and of prune-and-retrain are their training minus that of the unpruned model of the same seed. Heads "
-        "off K by itself: how far the method's own choice was from the asked K before heads were added or dropped. "
+        "Extra gradients and seconds are those beyond training the unpruned model, mean over runs; seconds over those "
+        "that did not take this work over from another K. Seconds of joint methods and of prune-and-retrain are their "
+        "training minus that of the unpruned model of the same seed. Heads off K by itself: how far the method's own "
+        "choice was from the asked K before heads were added or dropped. "
         + (f"Quality is over the K that all methods have ({ks}), with its 95 % interval over seeds. " if ks else "")
         + setting(results)
     )
