@@ -18,7 +18,7 @@ class Retrain(Estimated):
     """Trains the whole model for a while, cuts it to K heads at once, and trains on with these.
 
     Both parts together are as long as a joint run, so their qualities compare. The heads that stay are those of largest
-    mean |gradient|, as Michel computes it, in one round.
+    mean |gradient|, as Michel computes it, in one round. A model that is trained already is cut at once.
 
     Attributes:
         before_cut: how much of the training comes before the cut.
