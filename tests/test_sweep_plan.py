@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kheads import DSP, Michel
 from kheads.sweep import Sweep, expand, read
 
 JOB = {"model": "minilm", "task": "made-nli", "max_steps": 3}
@@ -104,7 +105,7 @@ def test_methods_have_their_own_options() -> None:
         methods={"dsp": {"preset": "short"}, "michel": {"per_round": 3}},
     )
     chosen = {run.job.method: run.job.chosen() for run in sweep.runs}
-    assert chosen["dsp"].relaxation == "threshold" and chosen["michel"].per_round == 3  # type: ignore[union-attr]
+    assert chosen == {"dsp": DSP.preset("short"), "none": None, "michel": Michel(per_round=3)}
     described = sweep.describe()
     assert described["task"] == "made-nli" and described["axes"]["method"] == ["dsp", "none", "michel"]
 

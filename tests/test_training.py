@@ -73,8 +73,8 @@ def test_gradients_do_not_depend_on_accumulation(case: str, name: str, fresh: Fr
     for batch, accumulation in ((8, 1), (2, 4)):
         changes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
         args = _seq2seq(arguments(tmp_path, max_steps=1, max_grad_norm=0.0, **changes), case == "marian-smoothed")
-        method = Voita(weight=0.3) if name == "voita" else METHODS[name]()
-        trainer = gated_trainer(without_dropout(fresh(family)), args, rows, method, Spy)  # type: ignore[arg-type]
+        method: Any = Voita(weight=0.3) if name == "voita" else METHODS[name]()
+        trainer = gated_trainer(without_dropout(fresh(family)), args, rows, method, Spy)
         trainer.train()
         seen.append(trainer.seen)
     assert seen[0].keys() == seen[1].keys() and "kheads_gates.w" in seen[0]
@@ -287,7 +287,8 @@ args = arguments(folder, max_steps=16, save_strategy="steps", save_steps=3, logg
 result = prune(tiny("bert"), 3, eval(method), rows, None, args, plan=Plan(resume=mode == "resume"),
                data_collator=collate, callbacks=[Kill()] if mode == "kill" else [])
 torch.save({{"scores": result.scores, "kept": result.kept.to_dict(), "weights": result.model.state_dict(),
-             "log": [entry.get("kept") for entry in result.history[phase]]}}, folder + "/result.pt")
+             "log": [(entry.get("kept"), entry.get("loss")) for entry in result.history[phase]]}},
+           folder + "/result.pt")
 """
 
 

@@ -95,7 +95,7 @@ def test_the_tasks_own_hyperparameters() -> None:
     """The paper's for translation; what the user says comes first; other tasks keep theirs."""
     dsp = quick("dsp").chosen()
     assert dsp == kheads.DSP(start=0.1, end=1e-8, cooldown=0.227, lr=0.2, lr_schedule="constant")
-    assert quick("dsp", method_options={"lr": 0.3}).chosen().lr == 0.3  # type: ignore[union-attr]
+    assert quick("dsp", method_options={"lr": 0.3}).chosen() == kheads.DSP.preset("translation", lr=0.3)
     assert quick("dsp", method_options={"preset": "short"}).chosen() == kheads.DSP.preset("short")
     assert quick("ste").chosen() == kheads.STE(lr=0.2, lr_schedule="constant")
     assert quick("michel").chosen() == kheads.Michel(per_round=4)

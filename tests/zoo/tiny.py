@@ -65,9 +65,8 @@ class Tiny:
         """Sets the attention backend; False where the class has only its own."""
         if backend == "sdpa" and not model._supports_sdpa:
             return False
-        if hasattr(model.config, "backbone_config"):  # a convolutional backbone refuses to be asked
-            backend = {"": backend}  # type: ignore[assignment]
-        model.set_attn_implementation(backend)
+        alone = hasattr(model.config, "backbone_config")  # a convolutional backbone refuses to be asked
+        model.set_attn_implementation({"": backend} if alone else backend)
         return True
 
 
