@@ -13,7 +13,7 @@ test: $(READY)  ## the default tests: offline, a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The layouts of all model types on other releases of transformers: a renamed projection is noticed before users do.
-LAYOUT_TESTS := tests/test_layouts.py tests/test_anatomy.py
+LAYOUT_TESTS := tests/anatomy
 LOWEST = $(shell $(PYTHON) -c "import tomllib; print(*(need.partition(',')[0].replace('>=', '==') for need in \
 	tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
 

@@ -11,8 +11,8 @@ from dataclasses import asdict
 
 import torch
 
-from kheads.demo import Recipe, compare, made_task
-from kheads.recording import machine, versions
+from kheads.lab.demos.inference import Recipe, compare, made_task
+from kheads.training.recording import machine, versions
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:

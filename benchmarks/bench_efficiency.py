@@ -26,10 +26,10 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
-from kheads.measurement import shared_copy, size, without_heads
-from kheads.recording import machine, versions
-from kheads.report.efficiency import ceiling
-from kheads.timing import interleaved, speedup
+from kheads.lab.report.efficiency import ceiling
+from kheads.measuring.measurement import shared_copy, size, without_heads
+from kheads.measuring.timing import interleaved, speedup
+from kheads.training.recording import machine, versions
 
 NAME = "efficiency.json"
 PLACEMENTS = {"random": 10, "concentrated": 3, "spread": 3}
@@ -60,7 +60,7 @@ def measure_order(
     calls = [lambda candidate=candidate: candidate(**inputs) for candidate in models]
     with torch.inference_mode():
         times = interleaved(calls, repeats, next(model.parameters()).device, warmup=1)
-    whole, heads = size(model), sum(site.num_heads for site in kheads.discover(model))
+    whole, heads = size(model), sum(site.count for site in kheads.discover(model))
     none = speedup(times[0], times[1])
     rows = []
     for k, candidate, seconds in zip(ks, models[2:], times[2:], strict=True):

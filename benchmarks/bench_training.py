@@ -20,8 +20,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
 from kheads.methods import Goal
-from kheads.recording import machine, versions
-from kheads.training import TrainedGates
+from kheads.training.recording import machine, versions
+from kheads.training.trainer import TrainedGates
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
@@ -75,10 +75,10 @@ def own_work(gates: kheads.Gates, batch: int, length: int, width: int, repeats: 
     for _ in range(repeats):
         begin = time.perf_counter()
         gates.redraw()
-        parts = gates.values().split([site.num_heads for site in sites])
+        parts = gates.values().split([site.count for site in sites])
         pairs = zip(given, parts, sites, strict=True)
         outputs = [
-            (hidden.unflatten(-1, (site.num_heads, -1)) * values.to(hidden.dtype).unsqueeze(-1)).flatten(-2)
+            (hidden.unflatten(-1, (site.count, -1)) * values.to(hidden.dtype).unsqueeze(-1)).flatten(-2)
             for hidden, values, site in pairs
         ]
         torch.autograd.backward(outputs, back)

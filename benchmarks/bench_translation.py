@@ -17,14 +17,15 @@ import torch
 from transformers import DataCollatorForSeq2Seq
 from transformers.trainer_pt_utils import LabelSmoother
 
-from kheads import discover, remove, select, sizes
-from kheads.batching import TokenBatches, padding_share, token_batches
-from kheads.recording import machine, versions
+from kheads import discover, remove, select
+from kheads.measuring.timing import interleaved, speedup
+from kheads.storage import sizes
 from kheads.tasks.bpe import train_bpe
 from kheads.tasks.parallel import Cleaning
+from kheads.tasks.translating import translate
 from kheads.tasks.translation import TranslationTask, from_parallel, numbers
-from kheads.timing import interleaved, speedup
-from kheads.translating import translate
+from kheads.training.batching import TokenBatches, padding_share, token_batches
+from kheads.training.recording import machine, versions
 
 
 def load(given: argparse.Namespace) -> TranslationTask:
@@ -67,7 +68,7 @@ def beam_search(model: Any, words: Any, texts: list[str], repeats: int) -> dict[
     An untrained model never stops by itself, so this is the slowest case.
     """
     sites = discover(model.eval())
-    few = remove(copy.deepcopy(model), select(torch.rand(sum(site.num_heads for site in sites)), 12, sites))
+    few = remove(copy.deepcopy(model), select(torch.rand(sum(site.count for site in sites)), 12, sites))
     calls = [lambda model=one: translate(model, words, texts, 5) for one in (model, few)]
     times = interleaved(calls, repeats, model.device, warmup=1)
     whole, pruned = (sum(map(len, words(texts).input_ids)) / float(seconds.median()) for seconds in times)

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import kheads
-from kheads.rebuild import rebuild
-from kheads.surgery import architecture
+from kheads.surgery.rebuild import rebuild
+from kheads.surgery.removal import architecture
 
 
 class Mixer(nn.Module):
@@ -43,8 +43,8 @@ with torch.no_grad():
     kheads.open_attention(model)  # the same outputs, with heads that can go
     print("opened: outputs are", "the same" if torch.allclose(model(inputs), before, atol=1e-5) else "different")
     for site in kheads.discover(model):
-        print(site.name, site.kind, site.num_heads)
-    kheads.remove(model, kheads.HeadSet.from_dict({"layers.0.self_attn": [1], "layers.1.self_attn": [0, 3]}))
+        print(site.name, site.kind, site.count)
+    kheads.remove(model, kheads.Kept.from_dict({"layers.0.self_attn": [1], "layers.1.self_attn": [0, 3]}))
     record = json.dumps(architecture(model))  # saved beside the weights: what differs from the unpruned model
     again = rebuild(encoder(), json.loads(record))
     again.load_state_dict(model.state_dict())
@@ -57,4 +57,4 @@ try:
 except kheads.UnsupportedModelError as error:
     print(error)
 print("adopted:", *kheads.adopt(mixers, {"input": inputs}))
-print("heads:", *(site.num_heads for site in kheads.discover(mixers)))
+print("heads:", *(site.count for site in kheads.discover(mixers)))

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
 from kheads.methods import Goal
-from kheads.training import TrainedGates
+from kheads.training.trainer import TrainedGates
 
 STEPS, K, SEED = 120, 6, 0
 

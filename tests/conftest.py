@@ -12,9 +12,9 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from families import FAMILIES, tiny
-from kheads import HeadSet, Site
-from kheads.heads import KINDS
-from kheads.report.results import Results, read
+from kheads import Kept, Site
+from kheads.blocks.site import KINDS
+from kheads.lab.report.results import Results, read
 from synthetic_results import write_sweep
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # for processes that tests start; this one has read it already
@@ -54,14 +54,14 @@ def generating_family(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def subsets(sites: tuple[Site, ...], count: int = 4) -> list[HeadSet]:
+def subsets(sites: tuple[Site, ...], count: int = 4) -> list[Kept]:
     """Sets of heads: none, all, one site emptied, and random ones that leave uneven sites."""
-    total = sum(site.num_heads for site in sites)
+    total = sum(site.count for site in sites)
     masks = [torch.zeros(total), torch.ones(total), torch.ones(total)]
-    masks[2][: sites[0].num_heads] = 0
+    masks[2][: sites[0].count] = 0
     for seed in range(count):
         masks.append((torch.rand(total, generator=torch.Generator().manual_seed(seed)) < 0.5).double())
-    return [HeadSet.from_mask(mask, sites) for mask in masks]
+    return [Kept.from_mask(mask, sites) for mask in masks]
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from kheads.report import sweep_page
-from kheads.report.drawing import Figure, Panel, Series
-from kheads.report.results import Results, Run
+from kheads.lab.report import sweep_page
+from kheads.lab.report.drawing import Figure, Panel, Series
+from kheads.lab.report.results import Results, Run
 
 
 def changed(results: Results, change: Callable[[dict[str, Any]], None]) -> Results:

@@ -1,6 +1,7 @@
 """The project itself: layers, documented names, the README's code, the wheel."""
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -14,146 +15,24 @@ import kheads
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "kheads"
 
-# A module imports only from lower layers, never sideways; inside a package, from the files named before it.
-LAYERS: dict[str, int] = {
-    "subset": 0,
-    "rebuild": 0,
-    "live_memory": 0,
-    "statistics": 0,
-    "heads": 1,
-    "timing": 1,
-    "anatomy": 2,
-    "gates": 3,
-    "surgery": 3,
-    "methods": 4,
-    "probe": 4,
-    "adoption": 4,
-    "batching": 4,
-    "training": 5,
-    "measurement": 5,
-    "checkpoint": 5,
-    "tasks": 5,
-    "sizes": 5,
-    "translating": 5,
-    "exporting": 6,
-    "sources": 6,
-    "iwslt14": 6,
-    "pruning": 6,
-    "recording": 7,
-    "terminal": 7,
-    "jobs": 8,
-    "demo": 9,
-    "sweep": 9,
-    "translation_demo": 9,
-    "report": 9,
-    "cli": 10,
-    "__main__": 11,
-}
-PACKAGE_ORDER = {
-    "subset": ["precision", "successive", "threshold", "__init__"],
-    "anatomy": [
-        "layout",
-        "patterns",
-        "text_encoders",
-        "vision",
-        "audio",
-        "encoder_decoders",
-        "decoders",
-        "refusals",
-        "table",
-        "discovery",
-        "structure",
-        "__init__",
-        "catalogue",
-        "__main__",
-    ],
-    "methods": ["base", "dsp", "ste", "voita", "michel", "retrain", "random", "__init__"],
-    "tasks": [
-        "files",
-        "sampling",
-        "metrics",
-        "glue_data",
-        "labelling",
-        "classification",
-        "language_modelling",
-        "image_classification",
-        "made_nli_words",
-        "made_nli",
-        "parallel",
-        "bpe",
-        "bleu",
-        "made_numbers",
-        "translation",
-        "__init__",
-    ],
-    "jobs": [
-        "base",
-        "classification",
-        "language_modelling",
-        "image_classification",
-        "made_nli",
-        "translation",
-        "__init__",
-    ],
-    "sweep": ["config", "plan", "store", "performing", "engines", "driving", "__init__"],
-    "report": [
-        "sites",
-        "results",
-        "style",
-        "drawing",
-        "pooling",
-        "setting",
-        "paper",
-        "quality",
-        "penalty",
-        "efficiency",
-        "distribution",
-        "dynamics",
-        "comparison",
-        "verdicts",
-        "claims_quality",
-        "claims_heads",
-        "claims_efficiency",
-        "claims",
-        "choosing",
-        "interactive",
-        "static",
-        "page",
-        "sweep_page",
-        "run_page",
-        "__init__",
-    ],
-    "cli": [
-        "app",
-        "constraints",
-        "translation",
-        "heads",
-        "prune",
-        "evaluate",
-        "translate",
-        "data",
-        "measure",
-        "sweep",
-        "report",
-        "choose",
-        "export",
-        "demo",
-        "__init__",
-    ],
-}
-TORCH_ONLY = {
+# The flow, from the equations to the command line: a folder imports only from those before it.
+FOLDERS = (
     "subset",
-    "heads",
+    "blocks",
     "anatomy",
-    "gates",
     "surgery",
-    "adoption",
+    "storage",
     "methods",
-    "statistics",
-    "live_memory",
-    "timing",
-    "measurement",
-}
+    "training",
+    "measuring",
+    "tasks",
+    "lab",
+    "cli",
+    "__main__",
+)
+TORCH_ONLY = {"subset", "blocks", "anatomy", "surgery", "methods", "measuring"}
+# Files that need one library more: the recursion works on numpy's memory, and what was pruned is built by transformers.
+BESIDES = {"subset/successive.py": {"numpy"}, "surgery/rebuild.py": {"transformers"}}
 
 
 def imports(path: Path) -> set[str]:
@@ -175,32 +54,44 @@ def sources() -> list[Path]:
     return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
 
 
-def parts(path: Path) -> tuple[str, str]:
-    """(module or package, file inside the package)."""
-    relative = path.relative_to(SOURCE).with_suffix("")
-    return relative.parts[0], relative.parts[-1]
+def place(path: Path) -> str:
+    """The folder of the package in which a file is."""
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def module_name(path: Path) -> str:
+    """Its full name, as an import has it."""
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_the_package_is_the_flow() -> None:
+    """At most twelve entries, all of them in the flow, and the tests mirror them."""
+    entries = {path.stem for path in SOURCE.iterdir() if not path.name.startswith("__") and path.name != "py.typed"}
+    assert entries == set(FOLDERS) - {"__main__"} and len(entries) <= 12
+    assert {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} <= entries
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_modules_import_only_from_lower_layers(path: Path) -> None:
-    module, file = parts(path)
+def test_a_folder_imports_only_from_those_before_it(path: Path) -> None:
     for name in imports(path):
-        if name.partition(".")[0] != "kheads":
-            continue
-        target, *inside = name.removeprefix("kheads.").split(".")
-        if target == module:
-            order = PACKAGE_ORDER[module]
-            assert order.index(inside[0]) < order.index(file), f"{module}.{file} imports {name}"
-        else:
-            assert LAYERS[target] < LAYERS[module], f"{module} imports {name}"
+        if name.partition(".")[0] == "kheads" and name != "kheads":
+            target = name.split(".")[1]
+            assert FOLDERS.index(target) <= FOLDERS.index(place(path)), f"{path} imports {name}"
+
+
+def test_no_file_imports_what_imports_it() -> None:
+    """Inside a folder, too, data walks in one direction."""
+    files = {module_name(path): path for path in sources()}
+    graph = {name: {found for found in imports(path) if found in files} for name, path in files.items()}
+    graphlib.TopologicalSorter(graph).prepare()  # raises on a cycle
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_core_needs_torch_only(path: Path) -> None:
-    if parts(path)[0] not in TORCH_ONLY:
+    if place(path) not in TORCH_ONLY:
         return
     outside = {name.partition(".")[0] for name in imports(path)} - {"kheads", "torch", "__future__"}
-    assert outside <= set(sys.stdlib_module_names) | ({"numpy"} if path.stem == "successive" else set())
+    assert outside <= set(sys.stdlib_module_names) | BESIDES.get(path.relative_to(SOURCE).as_posix(), set())
 
 
 def test_every_public_name_is_documented() -> None:

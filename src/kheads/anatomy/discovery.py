@@ -10,7 +10,7 @@ from torch import nn
 
 from kheads.anatomy.layout import Layout, segments, total_rows
 from kheads.anatomy.table import LAYOUTS, NOT_SITES, REFUSED
-from kheads.heads import Site
+from kheads.blocks.site import Site
 
 UNITS = ("group", "query")
 PROJECTIONS = ("Linear", "Conv1D", "NonDynamicallyQuantizableLinear", "FalconLinear")
@@ -44,16 +44,20 @@ class LocatedSite:
         site: the public record.
         module: the attention module.
         layout: where its heads are.
+        head_dim: width of one query head.
         heads: its query heads, a ghost included.
         kv: its key-value heads.
+        heads_per_block: query heads that go together; 1 unless the unit is "group".
         keeps_time: whether a key-value cache reads its length from this site, so that it must never be empty.
     """
 
     site: Site
     module: Any  # an nn.Module, with the attributes that its layout names
     layout: Layout
+    head_dim: int
     heads: int
     kv: int
+    heads_per_block: int
     keeps_time: bool
 
     @property
@@ -146,16 +150,16 @@ def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time
     kv = _kv_heads(name, module, layout, heads)
     group = heads // kv if kv else 1
     shared = group > 1
-    per_unit = group if unit == "group" else 1
+    together = group if unit == "group" else 1
     site = Site(
         name=name,
         kind=_kind(name, module, layout),
-        num_heads=0 if is_ghost(module) else heads // per_unit,
-        head_dim=head_dim,
+        count=0 if is_ghost(module) else heads // together,
+        width=head_dim * together,
         unit=unit if shared else "head",
-        heads_per_unit=per_unit,
+        output=f"{name}.{layout.o}" if name else layout.o,
     )
-    return LocatedSite(site, module, layout, heads, kv, keeps_time)
+    return LocatedSite(site, module, layout, head_dim, heads, kv, together, keeps_time)
 
 
 def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:

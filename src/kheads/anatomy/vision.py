@@ -34,7 +34,9 @@ LAYOUTS: Table = {
     "BeitAttention": (replace(VIT, bias=IndexedArgument(("attention_mask",), axis=1)),),
     "SwinAttention": (replace(VIT, per_head={"relative_position_bias.relative_position_bias_table": 1}),),
     # Three-dimensional masks have a row for each example and head.
-    "kheads.rebuild.OpenAttention": (replace(BART, bias=IndexedArgument(("attn_mask",), 0, fused=True), empty=False),),
+    "kheads.surgery.rebuild.OpenAttention": (
+        replace(BART, bias=IndexedArgument(("attn_mask",), 0, fused=True), empty=False),
+    ),
     "Swinv2Attention": (
         replace(BERT, per_head={"self.logit_scale": 0, "self.continuous_position_bias_mlp.2.weight": 0}, empty=False),
     ),
@@ -56,8 +58,8 @@ TYPES: dict[str, str] = {
     "metaclip_2": "MetaClip2Attention",
     "owlv2": "Owlv2Attention",
     "owlvit": "OwlViTAttention",
-    "siglip": "SiglipAttention kheads.rebuild.OpenAttention",
-    "siglip2": "Siglip2Attention kheads.rebuild.OpenAttention",
+    "siglip": "SiglipAttention kheads.surgery.rebuild.OpenAttention",
+    "siglip2": "Siglip2Attention kheads.surgery.rebuild.OpenAttention",
     "swin": "SwinAttention",
     "swinv2": "Swinv2Attention",
     "videomae": "VideoMAEAttention",

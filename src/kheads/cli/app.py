@@ -9,8 +9,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from transformers.utils import logging
 
-from kheads.exporting import ExportError
-from kheads.training import TrainingStoppedError
+from kheads.storage.export.hub import ExportError
+from kheads.training.trainer import TrainingStoppedError
 
 UsageError: Any = typer.BadParameter.__base__  # typer carries click's class, but does not export it
 

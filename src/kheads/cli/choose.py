@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Group
 
-from kheads import terminal
 from kheads.cli.app import JsonOption
 from kheads.cli.report import EfficiencyOption
-from kheads.report import choosing
-from kheads.report.choosing import Choice, Option
-from kheads.report.results import read
+from kheads.lab import terminal
+from kheads.lab.report import choosing
+from kheads.lab.report.choosing import Choice, Option
+from kheads.lab.report.results import read
 
 
 def choose(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kheads import iwslt14 as preparation
-from kheads import terminal
+from kheads.lab import terminal
+from kheads.tasks import iwslt14 as preparation
 
 data = typer.Typer(no_args_is_help=True, help="Prepare data. Example: `kheads data iwslt14 de-en.tgz -o iwslt14`")
 

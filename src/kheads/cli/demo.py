@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kheads import demo as classification_demo
-from kheads import translation_demo
+from kheads.lab.demos import inference as classification_demo
+from kheads.lab.demos import translation as translation_demo
 
 STORIES: dict[str, Callable[[Path, int], None]] = {
     "inference": classification_demo.run_demo,

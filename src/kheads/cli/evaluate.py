@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from kheads import jobs, sources, terminal
-from kheads.checkpoint import load
 from kheads.cli.app import ColumnOption, EvalOption, JsonOption, TaskOption, pairs, refuse_foreign_data
 from kheads.cli.translation import (
     Beams,
@@ -22,7 +20,10 @@ from kheads.cli.translation import (
     refuse_translation,
     translation_data,
 )
-from kheads.jobs import Job, translation
+from kheads.lab import jobs, terminal
+from kheads.lab.jobs import Job, translation
+from kheads.storage import sources
+from kheads.storage.model_folder import load
 
 
 def evaluate(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kheads import exporting, terminal
+from kheads.lab import terminal
+from kheads.storage.export import hub as exporting
 
 
 def export(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kheads import sources, terminal
 from kheads.anatomy import discover
+from kheads.blocks.kept import Kept
 from kheads.cli.app import JsonOption, ModelArgument, UnitOption
-from kheads.heads import HeadSet
+from kheads.lab import terminal
+from kheads.storage import sources
 
 
 def heads(model: ModelArgument, unit: UnitOption = "group", as_json: JsonOption = False) -> None:
@@ -29,4 +30,4 @@ def _map(sites: Any, record: dict[str, Any] | None) -> Any:
         return terminal.head_map(sites)
     kept = {name: [] if state["ghost"] else state["query"] for name, state in record["sites"].items()}
     totals = {name: state["of"] for name, state in record["sites"].items()}
-    return terminal.head_map(sites, HeadSet.from_dict(kept), totals)
+    return terminal.head_map(sites, Kept.from_dict(kept), totals)

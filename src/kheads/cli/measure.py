@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from kheads import measurement, sources, terminal
 from kheads.cli.app import JsonOption, ModelArgument
-from kheads.measurement import Cost, Measurement
-from kheads.probe import probe_inputs
-from kheads.timing import REPEATS
+from kheads.lab import terminal
+from kheads.measuring import measurement
+from kheads.measuring.measurement import Cost, Measurement
+from kheads.measuring.timing import REPEATS
+from kheads.storage import sources
+from kheads.storage.probe import probe_inputs
 
 BATCHES, LENGTHS = (1, 8), (32, 128)
 

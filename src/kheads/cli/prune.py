@@ -10,7 +10,6 @@ import typer
 from accelerate import PartialState
 from rich.console import Group
 
-from kheads import jobs, terminal
 from kheads.cli.app import JsonOption, ModelArgument, TaskOption, UnitOption, pairs, refuse_foreign_data
 from kheads.cli.constraints import MinPerSiteOption, ProtectOption, QuotaOption, UniformOption, as_constraints
 from kheads.cli.translation import (
@@ -30,7 +29,8 @@ from kheads.cli.translation import (
     refuse_translation,
     translation_data,
 )
-from kheads.jobs import Job, Outcome
+from kheads.lab import jobs, terminal
+from kheads.lab.jobs import Job, Outcome
 from kheads.methods import METHODS
 
 DSP_PANEL, VOITA_PANEL = "Hyperparameters of dsp", "Hyperparameters of voita"

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from kheads import terminal
 from kheads.cli.app import JsonOption
-from kheads.report.results import is_run, read, read_run
+from kheads.lab import terminal
+from kheads.lab.report.results import is_run, read, read_run
 
 EfficiencyOption = Annotated[
     list[Path] | None,
@@ -37,7 +37,7 @@ def report(
     if missing:
         raise ValueError(f"A report needs {', '.join(missing)}; install with: pip install 'kheads[report]'")
     # Only here, because the libraries that draw are an extra.
-    from kheads.report import page, run_page, sweep_page
+    from kheads.lab.report import page, run_page, sweep_page
 
     built = (
         run_page.run_page(*read_run(folder), folder)

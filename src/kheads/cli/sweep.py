@@ -14,10 +14,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from kheads import sweep as sweeps
-from kheads import terminal
 from kheads.cli.app import JsonOption
-from kheads.sweep import Engine, Status, Store, Sweep
+from kheads.lab import sweep as sweeps
+from kheads.lab import terminal
+from kheads.lab.sweep import Engine, Status, Store, Sweep
 
 
 def sweep(

@@ -9,11 +9,11 @@ from typing import Annotated
 import torch
 import typer
 
-from kheads import sources
+from kheads.storage import sources
 from kheads.tasks.files import DataError, check_file, read_lines
 from kheads.tasks.parallel import one_line
-from kheads.translating import BATCH_TOKENS, BEAMS, longest_source
-from kheads.translating import translate as translate_texts
+from kheads.tasks.translating import BATCH_TOKENS, BEAMS, longest_source
+from kheads.tasks.translating import translate as translate_texts
 
 
 def translate(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kheads.cli.app import pairs
-from kheads.sizes import SIZES
+from kheads.storage.sizes import SIZES
 
 PANEL = "Translation (--task translation)"
 

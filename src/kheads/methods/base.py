@@ -14,7 +14,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from kheads.heads import Constraints, HeadSet, Site, pools, select
+from kheads.blocks.constraints import Constraints
+from kheads.blocks.kept import Kept
+from kheads.blocks.selection import pools, select
+from kheads.blocks.site import Site, total
 
 # A number of steps: an int is that many, a float that fraction of the training.
 Steps = int | float
@@ -31,10 +34,10 @@ class Goal:
 
     @property
     def total(self) -> int:
-        """The number of heads there are, H."""
-        return sum(site.num_heads for site in self.sites)
+        """The number of blocks there are, N."""
+        return total(self.sites)
 
-    def kept(self, scores: Tensor) -> HeadSet:
+    def kept(self, scores: Tensor) -> Kept:
         """The K heads of highest score."""
         return select(scores, self.k, self.sites, self.constraints)
 

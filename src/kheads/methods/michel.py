@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from kheads.gates import gated
-from kheads.heads import Constraints
+from kheads.blocks.constraints import Constraints
 from kheads.methods.base import Estimated, Goal, LossFunction
+from kheads.surgery.gates import gated
 
 
 @dataclass(frozen=True)
@@ -117,5 +117,5 @@ def _example_gradients(
 
 def per_site_norm(scores: Tensor, goal: Goal) -> Tensor:
     """Scores by their share of their site's norm."""
-    parts = scores.split([site.num_heads for site in goal.sites])
+    parts = scores.split([site.count for site in goal.sites])
     return torch.cat([part / part.norm().clamp(min=1e-300) for part in parts])

@@ -1,0 +1,1 @@
+"""The nouns: sites, what stays, constraints; and `select`."""

@@ -1,0 +1,68 @@
+"""A site: an output projection whose input is cut into equal blocks, and how a model's blocks are ordered.
+
+Blocks have one global order: sites in the order `discover` returns them, blocks within a site by index. Every vector
+of N numbers in kheads (scores, gate values, masks) follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+KINDS = ("encoder", "decoder", "cross")
+HEADS = ("head", "group", "query")  # units whose blocks are attention heads
+
+
+@dataclass(frozen=True)
+class Site:
+    """An output projection whose input is cut into equal blocks; in an attention, one for each head.
+
+    Attributes:
+        name: path of the module in the model.
+        kind: "encoder" (bidirectional self-attention), "decoder" (causal self-attention) or "cross".
+        count: how many blocks are there to keep or remove; 0 for an emptied site.
+        width: how many inputs of the output projection belong to one block.
+        unit: what a block is: "head" (every query head has its own key and value), "group" (a key-value head with all
+            its query heads) or "query" (single query heads that share key-value heads).
+        output: path of the output projection in the model.
+    """
+
+    name: str
+    kind: str
+    count: int
+    width: int
+    unit: str = "head"
+    output: str = ""
+
+    def projection(self, model: nn.Module) -> nn.Module:
+        """The output projection of this site in `model`."""
+        return model.get_submodule(self.output)
+
+    def weight(self, model: nn.Module) -> Tensor:
+        """What the output projection does with each block: (outputs, blocks, width)."""
+        projection: Any = self.projection(model)
+        weight: Tensor = projection.weight.T if hasattr(projection, "nf") else projection.weight  # Conv1D: inputs first
+        # An emptied site may keep one silent block, which does not count.
+        return weight[:, : self.count * self.width].unflatten(1, (self.count, self.width))
+
+
+def total(sites: Iterable[Site]) -> int:
+    """The number of blocks there are, N."""
+    return sum(site.count for site in sites)
+
+
+def spans(sites: Iterable[Site]) -> list[tuple[Site, slice]]:
+    """Every site with the place of its blocks in a vector of N numbers."""
+    found, start = [], 0
+    for site in sites:
+        found.append((site, slice(start, start + site.count)))
+        start += site.count
+    return found
+
+
+def noun(sites: Iterable[Site]) -> str:
+    """What people call these blocks."""
+    return "heads" if all(site.unit in HEADS for site in sites) else "blocks"

@@ -1,0 +1,1 @@
+"""Many runs and what they show: jobs, sweeps, reports, demos."""

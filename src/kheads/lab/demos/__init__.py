@@ -1,0 +1,1 @@
+"""The stories that `kheads demo` tells."""

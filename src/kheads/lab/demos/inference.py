@@ -1,0 +1,155 @@
+"""The story in minutes: fine-tune a small BERT, keep 12 of its 72 heads by joint DSP, and compare with its rivals.
+
+Everything comes with the package or from PyPI: the embedded model, and a task of made-up sentence pairs in which word
+order decides. `compare` is also what `benchmarks/bench_demo.py` runs over several seeds.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import DataCollatorWithPadding, TrainingArguments, set_seed
+
+from kheads.anatomy import discover
+from kheads.lab import terminal
+from kheads.lab.jobs import made_nli
+from kheads.methods import DSP, Method, Michel, Retrain
+from kheads.storage import sources
+from kheads.storage.model_folder import check_free, load, save
+from kheads.tasks import ClassificationTask
+from kheads.training.pruning import Plan, PruneResult, prune
+from kheads.training.recording import size_of
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long and on how much the demo trains."""
+
+    k: int = 12
+    steps: int = 280
+    batch_size: int = 32
+    lr: float = 2e-4
+    train_rows: int = 8000
+    eval_rows: int = 1000
+    estimate_examples: int = 512
+
+
+def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
+    """Runs the comparison, tells it, and leaves the pruned model in `output`."""
+    recipe = recipe or Recipe()
+    console = terminal.console()
+    check_free(output)
+    sources.resolve(sources.EMBEDDED)  # says how to install the model before anything else happens
+    console.print(
+        f"[bold]kheads demo[/bold]: keep {recipe.k} of the 72 attention heads of MiniLM (6 layers x 12 heads)."
+    )
+    task = made_task(recipe, seed)
+    example = task.evals["unseen words"][0]
+    console.print(
+        f"The task: does the second sentence follow? For example: {example['text']!r} / {example['text_pair']!r}"
+    )
+    begin = time.perf_counter()
+    results = compare(task, recipe, seed, say=console.print)
+    joint = results["joint DSP"]
+    save(joint.model, output, tokenizer=sources.tokenizer(sources.EMBEDDED))
+    reloaded = size_of(load(output))
+    console.print(_table(results, task))
+    console.print("\nThe heads that joint DSP kept:")
+    console.print(terminal.head_map(discover(sources.skeleton(sources.EMBEDDED)), _renamed(joint)))
+    console.print(
+        f"\nSaved in {output} and loaded again: {reloaded['parameters']:,} parameters. "
+        f"All of it took {(time.perf_counter() - begin) / 60:.1f} minutes.\n"
+        "Next, on your own data:\n"
+        "  kheads prune bert-base-uncased -k 12 --train train.jsonl --eval dev.jsonl -o pruned"
+    )
+
+
+def made_task(recipe: Recipe, seed: int) -> ClassificationTask:
+    """The embedded task, in the size of the recipe."""
+    return made_nli.made_task(recipe.train_rows, recipe.eval_rows, seed)
+
+
+def compare(task: ClassificationTask, recipe: Recipe, seed: int, say: Any = print) -> dict[str, PruneResult]:
+    """Unpruned; joint DSP and prune-and-retrain, each in the same number of steps; Michel on the unpruned model."""
+    say(f"\n1. Fine-tune the whole model: {recipe.steps} steps.")
+    unpruned = _run(task, recipe, seed, None, Plan())
+    say(f"2. Joint DSP: fine-tune and learn which {recipe.k} heads to keep, in the same {recipe.steps} steps.")
+    joint = _run(task, recipe, seed, DSP.preset("short"), Plan())
+    first, after = Retrain().parts(recipe.steps)
+    say(f"3. Prune and retrain, the baseline: {first} steps, one cut to {recipe.k} heads, {after} steps.")
+    once = Plan(estimate_examples=recipe.estimate_examples)
+    retrained = _run(task, recipe, seed, Retrain(), once)
+    say(
+        f"4. Michel: remove heads of the fine-tuned model by the gradient of their gates, {Michel().per_round} a round."
+    )
+    trained = dataclasses.replace(once, trained=True)
+    michel = _run(task, recipe, seed, Michel(), trained, copy.deepcopy(unpruned.model))
+    return {"unpruned": unpruned, "joint DSP": joint, "prune and retrain": retrained, "Michel": michel}
+
+
+def _run(
+    task: ClassificationTask, recipe: Recipe, seed: int, method: Method | None, plan: Plan, model: Any = None
+) -> PruneResult:
+    set_seed(seed)  # the classifier on top of the pretrained model starts at random
+    model = model or sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
+    words = sources.tokenizer(sources.EMBEDDED)
+    encoded = task.tokenize(words)
+    with tempfile.TemporaryDirectory() as folder:
+        return prune(
+            model,
+            None if method is None else recipe.k,
+            method,
+            encoded.train,
+            encoded.evals,
+            _arguments(folder, recipe, seed),
+            plan=plan,
+            data_collator=DataCollatorWithPadding(words),
+            compute_metrics=task.compute_metrics,
+            processing_class=words,
+        )
+
+
+def _arguments(folder: str, recipe: Recipe, seed: int) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=folder,
+        max_steps=recipe.steps,
+        per_device_train_batch_size=recipe.batch_size,
+        per_device_eval_batch_size=100,
+        learning_rate=recipe.lr,
+        warmup_steps=recipe.steps // 10,
+        seed=seed,
+        report_to="none",
+        save_strategy="no",
+        logging_steps=recipe.steps,
+        disable_tqdm=False,
+        train_sampling_strategy="group_by_length",
+        dataloader_pin_memory=torch.cuda.is_available(),
+    )
+
+
+def _table(results: dict[str, PruneResult], task: ClassificationTask) -> Any:
+    rows = []
+    whole = size_of(results["unpruned"].model)
+    for name, result in results.items():
+        size = size_of(result.model)
+        accuracy = result.metrics["pruned"]["unseen words"][task.metric]
+        saved = 1 - size["parameters"] / whole["parameters"]
+        rows.append(
+            (name, len(result.kept), terminal.percent(accuracy), f"{size['parameters']:,}", terminal.percent(saved))
+        )
+    return terminal.rows_table("", ("method", "heads", "accuracy on unseen words", "parameters", "saved"), rows)
+
+
+def _renamed(result: PruneResult) -> Any:
+    """The kept heads under the names of the bare model, which the map shows."""
+    prefix = f"{result.model.base_model_prefix}."
+    return type(result.kept).from_dict(
+        {name.removeprefix(prefix): heads for name, heads in result.kept.to_dict().items()}
+    )

@@ -1,0 +1,112 @@
+"""The translation story in minutes: train a tiny encoder-decoder, keep a third of its heads, and let it translate.
+
+The task is the embedded one, German numbers, times and dates; the numbers it is asked for never occur in training.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kheads.lab import jobs, terminal
+from kheads.lab.jobs import Job, Outcome
+from kheads.methods import Retrain
+from kheads.storage import sources
+from kheads.storage.model_folder import check_free
+from kheads.tasks.translating import translate
+from kheads.tasks.translation import NUMBERS, numbers
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long and on how much the demo trains."""
+
+    k: int = 8
+    steps: int = 1200
+    warmup_steps: int = 100
+    lr: float = 5e-3
+    batch_tokens: int = 2048
+    eval_pairs: int = 200
+    estimate_examples: int = 512
+
+
+def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
+    """Runs the comparison, tells it, and leaves the pruned model in `output`."""
+    recipe = recipe or Recipe()
+    console = terminal.console()
+    check_free(output)
+    examples = numbers(seed).evals["unseen"]
+    console.print(
+        f"[bold]kheads demo[/bold]: keep {recipe.k} of the 24 heads of an encoder-decoder (2+2 layers, three kinds of "
+        f"attention, 4 heads each).\nThe task: German to English. For example: {examples.sources[0]!r} -> "
+        f"{examples.targets[0]!r}"
+    )
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = compare(Path(folder), output, recipe, seed, say=console.print)
+    joint = outcomes["joint DSP"]
+    console.print(_table(outcomes))
+    console.print("\nThe heads that joint DSP kept:")
+    console.print(terminal.head_map(joint.sites, joint.kept))
+    console.print("\nWhat they say of numbers they have never seen:")
+    for line in _translated(output, examples.sources[:4]):
+        console.print(line, soft_wrap=True)
+    console.print(
+        f"\nAll of it took {(time.perf_counter() - begin) / 60:.1f} minutes. Next, in {output} and on your own data:\n"
+        f"  echo 'wir haben um halb vier fünfhundertsechs Bücher gekauft' | kheads translate {output}\n"
+        "  kheads prune small -k 12 --task translation --train-source train.de --train-target train.en "
+        "--eval-source dev.de --eval-target dev.en -o pruned",
+        soft_wrap=True,
+    )
+
+
+def compare(folder: Path, output: Path, recipe: Recipe, seed: int, say: Any = print) -> dict[str, Outcome]:
+    """Unpruned; joint DSP (saved in `output`) and prune-and-retrain in as many steps; Michel on the unpruned model."""
+    say(f"\n1. Train the whole model: {recipe.steps} steps.")
+    unpruned = jobs.run(_job(recipe, seed, "tiny", "none"), folder / "whole")
+    say(f"2. Joint DSP: train and learn which {recipe.k} heads to keep, in the same {recipe.steps} steps.")
+    joint = jobs.run(_job(recipe, seed, "tiny", "dsp", method_options={"preset": "short"}), output)
+    first, after = Retrain().parts(recipe.steps)
+    say(f"3. Prune and retrain, the baseline: {first} steps, one cut to {recipe.k} heads, {after} steps.")
+    examples = {"estimate_examples": recipe.estimate_examples}
+    retrained = jobs.run(_job(recipe, seed, "tiny", "retrain", **examples), folder / "retrained")
+    say("4. Michel: remove heads of the trained model by the gradient of their gates, 4 a round.")
+    whole = str(folder / "whole")
+    michel = jobs.run(_job(recipe, seed, whole, "michel", trained=True, **examples), folder / "michel")
+    return {"unpruned": unpruned, "joint DSP": joint, "prune and retrain": retrained, "Michel": michel}
+
+
+def _job(recipe: Recipe, seed: int, model: str, method: str, **changes: Any) -> Job:
+    return Job(
+        model,
+        k=None if method == "none" else recipe.k,
+        method=method,
+        task="translation",
+        data={"dataset": NUMBERS, "batch_tokens": recipe.batch_tokens},
+        max_eval=recipe.eval_pairs,
+        max_steps=recipe.steps,
+        lr=recipe.lr,
+        lr_schedule="linear",
+        warmup_steps=recipe.warmup_steps,
+        save_steps=recipe.steps,
+        logging_steps=max(1, recipe.steps // 4),
+        seed=seed,
+        **changes,
+    )
+
+
+def _table(outcomes: dict[str, Outcome]) -> Any:
+    rows = []
+    for name, outcome in outcomes.items():
+        found, after = outcome.record["metrics"]["pruned"]["unseen"], outcome.record["after"]
+        scores = terminal.metric("bleu", found["bleu"]), terminal.metric("exact", found["exact"])
+        rows.append((name, after["heads"], *scores, f"{after['parameters']:,}"))
+    return terminal.rows_table("", ("method", "heads", "BLEU on unseen numbers", "exact", "parameters"), rows)
+
+
+def _translated(folder: Path, texts: list[str]) -> list[str]:
+    model, words = sources.encoder_decoder(folder).eval(), sources.tokenizer(folder)
+    return [f"  {text} -> {said}" for text, said in zip(texts, translate(model, words, texts), strict=True)]

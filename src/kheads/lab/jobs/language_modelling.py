@@ -1,0 +1,55 @@
+"""Language modelling on text files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kheads import tasks
+from kheads.lab.jobs.base import Job, Prepared
+from kheads.storage import sources
+from kheads.tasks import language_modelling
+
+LEARNING_RATE = 5e-5
+
+
+def prepare(job: Job) -> Prepared:
+    """Loads text, model and tokenizer. `job.data`: `train` (a file; None to evaluate only), `eval` (files by name)."""
+    if not job.data.get("eval"):
+        raise ValueError("Give text files: --train FILE and --eval FILE.")
+    words = sources.tokenizer(job.model)
+    task = tasks.text_blocks(job.data.get("train"), job.data["eval"], words, job.max_length)
+    task = task.sample(job.max_train, job.max_eval, job.seed)
+    model = sources.language_model(job.model)
+    _check_fit(model, task)
+    return Prepared(
+        model=model,
+        processor=words,
+        train=task.train,
+        evals=task.evals,
+        metric=language_modelling.METRIC,
+        lower_is_better=True,
+        trainer_options={
+            "data_collator": language_modelling.collate,
+            "compute_metrics": language_modelling.compute_metrics,
+            "preprocess_logits_for_metrics": language_modelling.label_log_probabilities,
+        },
+        arguments={
+            "learning_rate": LEARNING_RATE,
+            "train_sampling_strategy": "random",  # blocks are of equal length
+            # The logits of a batch are large, so an evaluation takes no more examples at once than training does.
+            "per_device_eval_batch_size": max(1, job.batch_size // job.accumulate),
+        },
+        notes=task.notes,
+    )
+
+
+def _check_fit(model: Any, task: tasks.LanguageTask) -> None:
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if most is not None and task.length > most:
+        raise ValueError(f"`--max-length` must be at most {most}, the model's positions; got {task.length}.")
+    size = model.get_input_embeddings().num_embeddings
+    if task.largest_token >= size:
+        raise ValueError(
+            f"The tokenizer gives the token {task.largest_token}, and the model knows {size} tokens; put the model's "
+            "own tokenizer beside it."
+        )

@@ -1,0 +1,88 @@
+"""The page of a sweep: every figure of the paper that its results have data for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kheads.lab.report.claims import all_claims
+from kheads.lab.report.comparison import comparison_table
+from kheads.lab.report.distribution import agreement_figure, distribution_figure
+from kheads.lab.report.drawing import Figure, Table
+from kheads.lab.report.dynamics import dynamics_figures
+from kheads.lab.report.efficiency import efficiency_items, tradeoff_figure
+from kheads.lab.report.page import Page, Section
+from kheads.lab.report.penalty import penalty_figure
+from kheads.lab.report.quality import quality_figure, quality_table
+from kheads.lab.report.results import Results
+from kheads.lab.report.setting import machines, setting
+
+CLAIMS_TEXT = (
+    "What the paper says, and what these results say of it. Each verdict is computed from the runs: confirmed where "
+    "the whole 95 % interval is on the paper's side, not confirmed where it is not, not enough data where there is "
+    "nothing to compare or too few pairs for an interval."
+)
+
+
+def sweep_page(results: Results) -> Page:
+    """Everything that a results folder has to show."""
+    sections = [
+        Section("claims", "Claims of the paper", [all_claims(results)], CLAIMS_TEXT),
+        Section(
+            "quality", "Quality", _there(quality_figure(results), quality_table(results), comparison_table(results))
+        ),
+        Section("penalty", "Control over K", _there(penalty_figure(results))),
+        Section("efficiency", "Speed and size", _there(*efficiency_items(results), tradeoff_figure(results))),
+        Section("heads", "Which heads", _there(distribution_figure(results), agreement_figure(results))),
+        Section("dynamics", "Training dynamics", _there(*dynamics_figures(results))),
+        Section("failed", "Failed runs", _there(_failures(results.failed))),
+    ]
+    return Page(str(results.sweep.get("name", results.folder.name)), _lead(results), facts(results), sections)
+
+
+def _there(*items: Figure | Table | None) -> list[Figure | Table]:
+    return [item for item in items if item is not None]
+
+
+def _lead(results: Results) -> str:
+    count = f"{len(results.runs)} run{'s'[: len(results.runs) != 1]}"
+    failed = f", {len(results.failed)} failed" if results.failed else ""
+    return (
+        f"{count}{failed}: {setting(results).removeprefix('Setting: ')}"
+        if results.runs
+        else "Measurements of speed and size."
+    )
+
+
+def _failures(failed: Sequence[Mapping[str, Any]]) -> Table | None:
+    if not failed:
+        return None
+    rows = [[str(run.get(key, "")) for key in ("id", "reason")] for run in failed]
+    return Table("failed", "Runs that did not finish", ("Run", "Reason"), rows)
+
+
+def facts(results: Results) -> list[tuple[str, str]]:
+    """What was run, with which versions, on what."""
+    sweep = results.sweep
+    command = sweep.get("command")
+    records = [run.record for run in results.runs] or list(results.efficiency)
+    versions = sorted({_versions(record) for record in records if record.get("versions")})
+    found = [
+        ("Command", shlex.join(command) if isinstance(command, list) else str(command or "")),
+        ("Runs", setting(results).removeprefix("Setting: ")),
+        ("Axes", "; ".join(f"{name}: {_values(values)}" for name, values in (sweep.get("axes") or {}).items())),
+        ("Reported set", results.evaluation),
+        ("Versions", "; ".join(versions)),
+        ("Machine", machines(records)),
+        ("Intervals", "95 % bootstrap over seeds, or over pairs of K and seed; every draw is reproducible."),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def _versions(record: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+
+
+def _values(values: Any) -> str:
+    return ", ".join(map(str, values)) if isinstance(values, list) else str(values)

@@ -1,0 +1,111 @@
+"""What people see in the terminal: the map of heads, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kheads.blocks.kept import Kept
+from kheads.blocks.site import KINDS, Site
+
+OPEN, CLOSED = "●", "·"
+KIND_STYLE = {"encoder": "cyan", "decoder": "magenta", "cross": "yellow"}
+
+
+def head_map(
+    sites: Sequence[Site], kept: Kept | None = None, totals: Mapping[str, int] | None = None
+) -> RenderableType:
+    """Draws sites x heads, one row per site, with a dot for every head: full if it stays.
+
+    Args:
+        sites: the rows.
+        kept: the heads that stay; None means all that the sites have.
+        totals: heads of the unpruned model by site, where some are gone already.
+    """
+    chosen = kept.to_dict() if kept is not None else {site.name: list(range(site.count)) for site in sites}
+    rows = []
+    for site in sites:
+        total = (totals or {}).get(site.name, site.count)
+        heads = set(chosen.get(site.name, []))
+        dots = "".join(OPEN if head in heads else CLOSED for head in range(total))
+        rows.append(_Row(site, Text(dots, style=KIND_STYLE.get(site.kind, "")), len(heads), total))
+    table = _side_by_side(rows) if any(site.kind == "cross" for site in sites) else _one_below_the_other(rows)
+    count, total = sum(row.kept for row in rows), sum(row.total for row in rows)
+    unit = {"group": " (a head is a key-value group)", "query": " (query heads)"}.get(
+        sites[0].unit if sites else "", ""
+    )
+    return Group(table, Text(f"{count} of {total} heads{unit}", style="bold"))
+
+
+class _Row(NamedTuple):
+    site: Site
+    dots: Text
+    kept: int
+    total: int
+
+
+def _one_below_the_other(rows: Sequence[_Row]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    for title in ("site", "kind", "heads"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("kept", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(_short(row.site.name), row.site.kind, row.dots, f"{row.kept}/{row.total}")
+    return table
+
+
+def _side_by_side(rows: Sequence[_Row]) -> Table:
+    """One line per layer, and the kinds of an encoder-decoder beside each other."""
+    kinds = {kind: [row for row in rows if row.site.kind == kind] for kind in KINDS}
+    kinds = {kind: found for kind, found in kinds.items() if found}
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold", show_footer=True)
+    table.add_column("layer", footer="all", justify="right")
+    for kind, found in kinds.items():
+        count, total = sum(row.kept for row in found), sum(row.total for row in found)
+        table.add_column(kind if kind == "cross" else f"{kind} self", no_wrap=True)
+        table.add_column("kept", footer=f"{count}/{total}", justify="right", no_wrap=True)
+    for layer in range(max(map(len, kinds.values()))):
+        cells: list[Any] = [str(layer)]
+        for found in kinds.values():
+            row = found[layer] if layer < len(found) else None
+            cells += [row.dots, f"{row.kept}/{row.total}"] if row else ["", ""]
+        table.add_row(*cells)
+    return table
+
+
+def rows_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A plain table; numbers are written out by the caller."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*[str(cell) for cell in row])
+    return table
+
+
+def console(stderr: bool = False) -> Console:
+    """Standard output (or error), as wide as the terminal; wide enough for a table where there is none."""
+    found = Console(highlight=False, stderr=stderr)
+    return found if found.is_terminal else Console(highlight=False, stderr=stderr, width=120)
+
+
+def percent(value: float) -> str:
+    """0.8312 -> 83.1 %."""
+    return f"{100 * value:.1f} %"
+
+
+# Metrics that are not shares of one; they are shown as they are.
+PLAIN_METRICS = ("bleu", "bleu_moses", "perplexity", "loss")
+
+
+def metric(name: str, value: float) -> str:
+    """A metric as people write it: shares in percent, others as plain numbers."""
+    return f"{value:.2f}" if name in PLAIN_METRICS else percent(value)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else "…" + name[-47:]

@@ -1,0 +1,1 @@
+"""Where models come from and go to: folders, the hub, exports."""

@@ -1,0 +1,1 @@
+"""Ways out of a saved model, one file a target."""

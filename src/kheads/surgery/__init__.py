@@ -1,0 +1,1 @@
+"""What is done to a model: gates, removal, adoption of unknown classes, rebuilding what was saved."""

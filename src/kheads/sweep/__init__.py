@@ -1,8 +1,0 @@
-"""Many runs: method x K x seed and any further axis, resumable, on one machine or many."""
-
-from kheads.sweep.driving import Status, drive
-from kheads.sweep.engines import Engine, Here, Processes, Ray
-from kheads.sweep.plan import Run, Sweep, expand, read
-from kheads.sweep.store import Store
-
-__all__ = ["Engine", "Here", "Processes", "Ray", "Run", "Status", "Store", "Sweep", "drive", "expand", "read"]

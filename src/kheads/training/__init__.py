@@ -1,0 +1,1 @@
+"""Training with gates, and `prune`: the whole flow on one page."""

@@ -1,0 +1,387 @@
+"""Training with gates: a mixin over Hugging Face's Trainer (and Seq2SeqTrainer).
+
+It adds what gates need and mends what they would suffer from: their own parameter group, schedule and clipping; the
+method's penalty; a loss that does not depend on how a batch is split; one draw per optimizer step, the same after a
+resume and on every process; evaluation on the hard K-subset, which the gates themselves see to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate import DistributedType
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback
+
+from kheads.blocks.kept import Kept
+from kheads.methods import Goal, Learned, Moment
+from kheads.surgery.gates import Gates
+from kheads.training.batching import TokenBatches
+
+GATE_CLIP = 1.0
+
+# A mixin has no base of its own; the type checker should know whose methods it extends.
+if TYPE_CHECKING:
+    _Base = Trainer
+else:
+    _Base = object
+
+
+class TrainingStoppedError(RuntimeError):
+    """Training cannot go on; the last good checkpoint is still there."""
+
+
+class TrainedGates(Gates):
+    """Gates that a learned method draws, at the moment the trainer is at."""
+
+    def __init__(self, method: Learned, goal: Goal, seed: int):
+        super().__init__(goal.sites, goal.k, self._draw, method.initial(goal.total, seed), goal.constraints)
+        self.method, self.goal, self.seed = method, goal, seed
+        self.moment = Moment(0, 1, seed)
+
+    def set_moment(self, step: int, total: int) -> None:
+        """Tells the gates how far training is."""
+        self.moment = Moment(step, total, self.seed)
+
+    def _draw(self, w: Tensor) -> Tensor:
+        return self.method.gates(w, self.goal, self.moment)
+
+    def penalty(self) -> Tensor | None:
+        """What the method adds to the loss."""
+        return self.method.penalty(self.w)
+
+    def status(self) -> dict[str, float]:
+        """The schedule, the largest gate of the last draw and the spread of the weights."""
+        status = self.method.status(self.goal, self.moment)
+        if self._drawn is not None:
+            status["largest_gate"] = float(self._drawn.detach().max())
+        return {**status, "w_spread": float(self.w.detach().std(correction=0))}
+
+
+class GatedTrainerMixin(_Base):
+    """Put before `Trainer` or `Seq2SeqTrainer` in the bases; works on any model, gates attached or not.
+
+    Args:
+        *args: as for Trainer.
+        gates: gates that are attached to the model.
+        batch_tokens: make training batches of at most so many tokens, instead of so many examples.
+        **kwargs: as for Trainer.
+    """
+
+    # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
+    # always divides, and `_share` undoes that.
+    loss_is_scaled_for_ga: bool | None = False
+
+    def __init__(
+        self: Any, *args: Any, gates: TrainedGates | None = None, batch_tokens: int | None = None, **kwargs: Any
+    ):
+        super().__init__(*args, **kwargs)
+        self.gates, self.batch_tokens = gates, batch_tokens
+        self._order: Any = None  # the sampler, if its order depends on the epoch
+        self.model_accepts_loss_kwargs = False
+        self._items = 0.0
+        self._logged: Kept | None = None
+        self.add_callback(_BeforeStep(self))
+        _refuse_backends(self)
+
+    # ---------------------------------------------------------------------------------------- loss and gradients
+
+    def get_batch_samples(self: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
+        """Counts the items of the whole optimizer step, over all micro-batches and processes."""
+        batches, _ = super().get_batch_samples(*args, **kwargs)
+        counts = [float(items_per_example(batch, self._shifts_labels).sum()) for batch in batches]
+        self._items = self._sum_over_processes(sum(counts))
+        return batches, None
+
+    def training_step(self: Any, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One micro-batch at the moment of its optimizer step."""
+        if self.gates is not None:
+            self.gates.set_moment(self.state.global_step, self.state.max_steps)
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss):
+            raise TrainingStoppedError(self._stopped(f"the loss became {loss.item()}"))
+        return loss
+
+    def compute_loss(
+        self: Any,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """In training: the micro-batch's share of the step's mean loss, and of the penalty."""
+        if not model.training:
+            return super().compute_loss(model, inputs, return_outputs)
+        share = self._share(inputs)
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        penalty = self.gates.penalty() if self.gates is not None else None
+        if penalty is not None:
+            loss = loss + penalty.to(loss.device, loss.dtype)
+        if not loss.requires_grad:  # settled gates on a frozen model: nothing is left to learn, and nothing to move
+            loss = loss + torch.zeros_like(loss, requires_grad=True)
+        loss = loss * share
+        return (loss, outputs) if return_outputs else loss
+
+    def _share(self: Any, inputs: dict[str, Any]) -> float:
+        # Processes average their gradients, so each counts as many times as there are processes.
+        if not self._items:
+            return 1.0
+        items = float(items_per_example(inputs, self._shifts_labels).sum())
+        return items / self._items * self.accelerator.num_processes * self.current_gradient_accumulation_steps
+
+    @property
+    def _shifts_labels(self: Any) -> bool:
+        """Whether the loss leaves out the first label, as causal language models do."""
+        config = getattr(self.accelerator.unwrap_model(self.model), "config", None)
+        name = type(self.accelerator.unwrap_model(self.model)).__name__
+        return "CausalLM" in name or ("LMHead" in name and not getattr(config, "is_encoder_decoder", False))
+
+    def _sum_over_processes(self: Any, value: float) -> float:
+        if self.accelerator.num_processes == 1:
+            return value
+        everyone = self.accelerator.gather(torch.tensor([value], dtype=torch.float64, device=self.args.device))
+        return float(everyone.sum())
+
+    def _clip_grad_norm(self: Any, model: nn.Module) -> Any:
+        """Clips the model alone: a spike in the gates never scales the model's update."""
+        w = self.gates.w if self.gates is not None else None
+        return self.accelerator.clip_grad_norm_([p for p in model.parameters() if p is not w], self.args.max_grad_norm)
+
+    def before_step(self: Any) -> None:
+        """Clips the gates on their own, also where the model is not clipped, and stops on what is not finite."""
+        if self.gates is None or self.gates.w.grad is None:
+            return
+        self.accelerator.unscale_gradients()
+        if not torch.isfinite(self.gates.w.grad).all():
+            raise TrainingStoppedError(self._stopped("the gradient of the gates became non-finite"))
+        nn.utils.clip_grad_norm_([self.gates.w], GATE_CLIP)
+
+    def _stopped(self: Any, what: str) -> str:
+        newest = newest_checkpoint(self.args.output_dir)
+        where = f"the last good checkpoint is {newest}" if newest else "there is no checkpoint yet"
+        return f"At step {self.state.global_step + 1} {what}; {where}. Lower the learning rate or check the data."
+
+    # ---------------------------------------------------------------------------------------- optimizer and schedule
+
+    def create_optimizer(self: Any, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+        """Gives w a group of its own: its learning rate, no weight decay."""
+        if self.gates is None or self.optimizer is not None:
+            return super().create_optimizer(*args, **kwargs)
+        self.gates.w.requires_grad_(False)
+        optimizer = super().create_optimizer(*args, **kwargs)
+        self.gates.w.requires_grad_(True)
+        optimizer.add_param_group({"params": [self.gates.w], "lr": self.gates.method.lr, "weight_decay": 0.0})
+        return optimizer
+
+    def create_scheduler(self: Any, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Gives w a schedule of its own."""
+        scheduler = super().create_scheduler(num_training_steps, optimizer)
+        if self.gates is None:
+            return scheduler
+        if not hasattr(scheduler, "lr_lambdas"):
+            raise ValueError(
+                f"lr_scheduler_type={self.args.lr_scheduler_type} cannot give the gates a schedule of their own; "
+                "use linear, cosine, constant, constant_with_warmup, polynomial or inverse_sqrt."
+            )
+        scheduler.lr_lambdas[-1] = _schedule(self.gates.method.lr_schedule, num_training_steps)
+        scheduler.optimizer.param_groups[-1]["lr"] = scheduler.base_lrs[-1]
+        return scheduler
+
+    # ---------------------------------------------------------------------------------------- data order
+
+    def _get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
+        """Length grouping whose order depends on seed and epoch alone, so that a resumed run sees the same batches."""
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if self.args.train_sampling_strategy != "group_by_length":
+            return super()._get_train_sampler(train_dataset)
+        lengths = _lengths(dataset, self.args.length_column_name)
+        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        self._order = LengthGroups(lengths, batch, self._data_seed)
+        return self._order
+
+    def get_train_dataloader(self: Any) -> DataLoader:
+        """Batches by tokens where that was asked for; each process reads its own, so nothing shards them again."""
+        if self.batch_tokens is None:
+            return super().get_train_dataloader()
+        lengths = _side_lengths(self.train_dataset)
+        here = self.args.process_index, self.args.world_size
+        self._order = TokenBatches(lengths, self.batch_tokens, self._data_seed, *here)
+        data = self.train_dataset
+        return DataLoader(
+            self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data,
+            batch_sampler=self._order,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    @property
+    def _data_seed(self: Any) -> int:
+        return self.args.data_seed if self.args.data_seed is not None else self.args.seed
+
+    def before_epoch(self: Any) -> None:
+        """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it."""
+        if self._order is not None:
+            self._order.set_epoch(int(self.state.epoch or 0))
+
+    # ---------------------------------------------------------------------------------------- logs and checkpoints
+
+    def log(self: Any, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Adds the state of the gates; the hard subset goes into the history, which trackers need not understand."""
+        if self.gates is None or "loss" not in logs:
+            super().log(logs, *args, **kwargs)
+            return
+        kept = self.gates.kept()
+        before = self._logged or self._last_logged() or kept
+        changed = len(set(kept) - set(before))
+        super().log({**logs, **self.gates.status(), "heads_changed": changed}, *args, **kwargs)
+        self.state.log_history[-1]["kept"] = kept.to_dict()
+        self._logged = kept
+
+    def _last_logged(self: Any) -> Kept | None:
+        entries = [entry["kept"] for entry in self.state.log_history if "kept" in entry]
+        return Kept.from_dict(entries[-1]) if entries else None
+
+    def _save(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Writes the parameters under the names they have in the model.
+
+        `save_pretrained` by itself writes some architectures (ViT, for one) under the names of their older checkpoints,
+        and Trainer resumes by plain names.
+        """
+        model = self.accelerator.unwrap_model(self.model)
+        if isinstance(model, PreTrainedModel):
+            vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(*args, **kwargs)
+        finally:
+            vars(model).pop("save_pretrained", None)
+
+    def _issue_warnings_after_load(self: Any, load_result: Any) -> None:
+        """A checkpoint that does not fit is an error here, not a warning."""
+        tied = set(getattr(self.model, "all_tied_weights_keys", None) or {})
+        unsaved = set(getattr(self.model, "_keys_to_ignore_on_save", None) or ())  # sinusoids, which are made again
+        missing = [name for name in load_result.missing_keys if name not in tied | unsaved]
+        if missing or load_result.unexpected_keys:
+            name = (missing or load_result.unexpected_keys)[0]
+            raise ValueError(
+                f"The checkpoint does not fit the model (first difference: {name}); start without --resume."
+            )
+
+
+class GatedTrainer(GatedTrainerMixin, Trainer):
+    """Trainer with gates."""
+
+
+class GatedSeq2SeqTrainer(GatedTrainerMixin, Seq2SeqTrainer):
+    """Seq2SeqTrainer with gates."""
+
+
+class _BeforeStep(TrainerCallback):
+    def __init__(self, trainer: Any):
+        self.trainer = trainer
+
+    def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+        self.trainer.before_epoch()
+
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        self.trainer.before_step()
+
+
+class LengthGroups(Sampler[int]):
+    """Random batches of examples of similar length; the order is a function of seed and epoch."""
+
+    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
+        self.lengths = torch.as_tensor(lengths)
+        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the data loader before every epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator)
+        pools = order.split(self.batch_size * 50)
+        batches = [batch for pool in pools for batch in self._sorted(pool).split(self.batch_size)]
+        whole = [batch for batch in batches if len(batch) == self.batch_size]
+        rest = [batch for batch in batches if len(batch) < self.batch_size]  # short batches come last, as one pool
+        shuffled = [whole[index] for index in torch.randperm(len(whole), generator=generator).tolist()]
+        return iter(torch.cat([*shuffled, *rest]).tolist())
+
+    def _sorted(self, pool: Tensor) -> Tensor:
+        return pool[self.lengths[pool].argsort(descending=True, stable=True)]
+
+
+def items_per_example(batch: Any, shifted: bool = False) -> Tensor:
+    """How many labels of each example count in a mean loss, (B,): tokens that are not -100, or one label."""
+    labels = batch.get("labels") if hasattr(batch, "get") else None
+    if labels is None:
+        size = next((len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()), 1)
+        return torch.ones(size)
+    if labels.is_floating_point() or labels.dim() < 2:
+        return torch.ones(len(labels))
+    labels = labels[..., 1:] if shifted else labels
+    return (labels != -100).flatten(1).sum(1)
+
+
+def newest_checkpoint(directory: str | Path) -> str | None:
+    """The newest complete checkpoint. The trainer's state is written last, so one without it was cut off."""
+    complete = [path for path in Path(directory).glob("checkpoint-*") if _is_complete(path)]
+    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2]))) if complete else None
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return False
+    return path.name.rpartition("-")[2].isdigit()
+
+
+def _schedule(name: str, total: int) -> Callable[[int], float]:
+    if name == "constant":
+        return lambda step: 1.0
+    return lambda step: max(0.0, 1 - step / max(total, 1))
+
+
+def _lengths(dataset: Any, column: str) -> list[int]:
+    if column in getattr(dataset, "column_names", ()):
+        return list(dataset[column])
+    return [len(example["input_ids"]) for example in dataset]
+
+
+def _side_lengths(dataset: Any) -> list[tuple[int, int]]:
+    """Tokens of source and target of each example."""
+    if hasattr(dataset, "column_names"):  # whole columns are read faster than rows
+        columns = (dataset["input_ids"], dataset["labels"])
+        return list(zip(*([len(ids) for ids in column] for column in columns), strict=True))
+    return [(len(example["input_ids"]), len(example["labels"])) for example in dataset]
+
+
+def _refuse_backends(trainer: Any) -> None:
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        name = "DeepSpeed" if trainer.is_deepspeed_enabled else "FSDP"
+        raise ValueError(
+            f"{name} is not supported: it shards the gates' weights. Use DistributedDataParallel (torchrun)."
+        )
+    if trainer.args.n_gpu > 1:
+        raise ValueError(
+            "Several GPUs in one process (DataParallel) are not supported; start one process per GPU (torchrun)."
+        )
+    if trainer.accelerator.num_processes > 1 and trainer.accelerator.distributed_type == DistributedType.NO:
+        raise ValueError(
+            f"The {trainer.accelerator.num_processes} processes would train apart from each other; on machines without "
+            "a GPU give TrainingArguments(use_cpu=True)."
+        )
+    if not math.isfinite(trainer.args.max_grad_norm or 0):
+        raise ValueError("`max_grad_norm` must be finite; 0 switches clipping of the model off.")
