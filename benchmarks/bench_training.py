@@ -20,8 +20,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
 from kheads.methods import Goal
+from kheads.training.learned_gates import LearnedGates
 from kheads.training.recording import machine, versions
-from kheads.training.trainer import TrainedGates
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
@@ -36,7 +36,7 @@ class Steps:
     def __init__(self, model: Any, k: int, batch: dict[str, Tensor]):
         self.model, self.batch, self.number = model.train(), batch, STEPS // 4
         self.weights = list(model.parameters())
-        self.gates = TrainedGates(kheads.DSP(), Goal(k, kheads.discover(model)), 0)
+        self.gates = LearnedGates(kheads.DSP(), Goal(k, kheads.discover(model)), 0)
         groups = [{"params": self.weights, "lr": 2e-5}, {"params": [self.gates.w], "lr": 0.5}]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
 

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
 from kheads.methods import Goal
-from kheads.training.trainer import TrainedGates
+from kheads.training.learned_gates import LearnedGates
 
 STEPS, K, SEED = 120, 6, 0
 
@@ -30,7 +30,7 @@ def main() -> None:
     )
     model = BertForSequenceClassification(config)
     goal = Goal(K, kheads.discover(model))
-    gates = kheads.attach(model, TrainedGates(kheads.DSP.preset("short"), goal, SEED))
+    gates = kheads.attach(model, LearnedGates(kheads.DSP.preset("short"), goal, SEED))
     weights = [parameter for parameter in model.parameters() if parameter is not gates.w]
     optimizer = torch.optim.AdamW(
         [{"params": weights, "lr": 1e-3}, {"params": [gates.w], "lr": 0.1, "weight_decay": 0}]

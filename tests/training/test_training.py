@@ -18,12 +18,12 @@ from transformers import EarlyStoppingCallback
 from kheads import METHODS, discover, prune
 from kheads.methods import DSP, STE, Goal, Learned, Michel, Retrain, Voita
 from kheads.surgery.gates import attach
+from kheads.training.learned_gates import LearnedGates
 from kheads.training.pruning import Plan
 from kheads.training.trainer import (
     GatedSeq2SeqTrainer,
     GatedTrainer,
     LengthGroups,
-    TrainedGates,
     TrainingStoppedError,
     _refuse_backends,
     newest_checkpoint,
@@ -35,7 +35,7 @@ LEARNED = [name for name, method in METHODS.items() if issubclass(method, Learne
 
 
 def gated_trainer(model: Any, args: Any, rows: Any, method: Learned, base: type = GatedTrainer, k: int = 3) -> Any:
-    gates = TrainedGates(method, Goal(k, discover(model)), args.seed)
+    gates = LearnedGates(method, Goal(k, discover(model)), args.seed)
     attach(model, gates)
     return base(model=model, args=args, train_dataset=rows, gates=gates)
 

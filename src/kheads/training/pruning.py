@@ -32,7 +32,8 @@ from kheads.methods import DSP, Estimated, Goal, Learned, Method, Retrain, Voita
 from kheads.storage.model_folder import save
 from kheads.surgery.gates import attach, detach, gated
 from kheads.surgery.removal import ghosts, remove
-from kheads.training.trainer import GatedTrainer, TrainedGates, items_per_example, newest_checkpoint
+from kheads.training.learned_gates import LearnedGates
+from kheads.training.trainer import GatedTrainer, items_per_example, newest_checkpoint
 
 # Metrics of a model by evaluation set.
 Score = Callable[[PreTrainedModel], dict[str, dict[str, Any]]]
@@ -215,7 +216,7 @@ class _Run:
 
     def train_gates(self, method: Learned, goal: Goal, phase: str, **changes: Any) -> Tensor:
         """One phase with gates; returns their weights."""
-        gates = TrainedGates(method, goal, self.args.seed)
+        gates = LearnedGates(method, goal, self.args.seed)
         attach(self.model, gates, goal.unit)
         frozen = self._freeze() if self.plan.freeze_model else []
         try:
@@ -272,7 +273,7 @@ class _Run:
 
     # ---------------------------------------------------------------------------------------------- trainer and data
 
-    def trainer(self, phase: str, gates: TrainedGates | None = None, **changes: Any) -> Any:
+    def trainer(self, phase: str, gates: LearnedGates | None = None, **changes: Any) -> Any:
         """A trainer for one phase, with its own folder."""
         folder = str(Path(self.args.output_dir or "kheads-run") / phase)
         args = dataclasses.replace(self.args, output_dir=folder, **changes)

@@ -21,9 +21,8 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback
 
 from kheads.blocks.kept import Kept
-from kheads.methods import Goal, Learned, Moment
-from kheads.surgery.gates import Gates
 from kheads.training.batching import TokenBatches
+from kheads.training.learned_gates import LearnedGates
 
 GATE_CLIP = 1.0
 
@@ -36,33 +35,6 @@ else:
 
 class TrainingStoppedError(RuntimeError):
     """Training cannot go on; the last good checkpoint is still there."""
-
-
-class TrainedGates(Gates):
-    """Gates that a learned method draws, at the moment the trainer is at."""
-
-    def __init__(self, method: Learned, goal: Goal, seed: int):
-        super().__init__(goal.sites, goal.k, self._draw, method.initial(goal.total, seed), goal.constraints)
-        self.method, self.goal, self.seed = method, goal, seed
-        self.moment = Moment(0, 1, seed)
-
-    def set_moment(self, step: int, total: int) -> None:
-        """Tells the gates how far training is."""
-        self.moment = Moment(step, total, self.seed)
-
-    def _draw(self, w: Tensor) -> Tensor:
-        return self.method.gates(w, self.goal, self.moment)
-
-    def penalty(self) -> Tensor | None:
-        """What the method adds to the loss."""
-        return self.method.penalty(self.w)
-
-    def status(self) -> dict[str, float]:
-        """The schedule, the largest gate of the last draw and the spread of the weights."""
-        status = self.method.status(self.goal, self.moment)
-        if self._drawn is not None:
-            status["largest_gate"] = float(self._drawn.detach().max())
-        return {**status, "w_spread": float(self.w.detach().std(correction=0))}
 
 
 class GatedTrainerMixin(_Base):
@@ -80,7 +52,7 @@ class GatedTrainerMixin(_Base):
     loss_is_scaled_for_ga: bool | None = False
 
     def __init__(
-        self: Any, *args: Any, gates: TrainedGates | None = None, batch_tokens: int | None = None, **kwargs: Any
+        self: Any, *args: Any, gates: LearnedGates | None = None, batch_tokens: int | None = None, **kwargs: Any
     ):
         super().__init__(*args, **kwargs)
         self.gates, self.batch_tokens = gates, batch_tokens

@@ -1,0 +1,35 @@
+"""Gates whose weights are learned: a method draws them at every optimizer step."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from kheads.methods import Goal, Learned, Moment
+from kheads.surgery.gates import Gates
+
+
+class LearnedGates(Gates):
+    """Gates that a learned method draws, at the moment the trainer is at."""
+
+    def __init__(self, method: Learned, goal: Goal, seed: int):
+        super().__init__(goal.sites, goal.k, self._draw, method.initial(goal.total, seed), goal.constraints)
+        self.method, self.goal, self.seed = method, goal, seed
+        self.moment = Moment(0, 1, seed)
+
+    def set_moment(self, step: int, total: int) -> None:
+        """Tells the gates how far training is."""
+        self.moment = Moment(step, total, self.seed)
+
+    def _draw(self, w: Tensor) -> Tensor:
+        return self.method.gates(w, self.goal, self.moment)
+
+    def penalty(self) -> Tensor | None:
+        """What the method adds to the loss."""
+        return self.method.penalty(self.w)
+
+    def status(self) -> dict[str, float]:
+        """The schedule, the largest gate of the last draw and the spread of the weights."""
+        status = self.method.status(self.goal, self.moment)
+        if self._drawn is not None:
+            status["largest_gate"] = float(self._drawn.detach().max())
+        return {**status, "w_spread": float(self.w.detach().std(correction=0))}
