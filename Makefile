@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-latest test-oldest check format figures benchmark clean
+.PHONY: demo test test-latest test-oldest check format docs figures benchmark clean
 
 demo: $(READY)  ## the whole story in minutes, with the embedded model and task
 	$(BIN)/kheads demo
@@ -12,8 +12,9 @@ demo: $(READY)  ## the whole story in minutes, with the embedded model and task
 test: $(READY)  ## the default tests: offline, a few minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# The layouts of all model types on other releases of transformers: a renamed projection is noticed before users do.
-LAYOUT_TESTS := tests/anatomy
+# Layouts of all model types, training and methods on other releases of transformers: a renamed projection or hook of
+# Trainer is noticed before users do.
+RELEASE_TESTS := tests/anatomy tests/training tests/methods
 LOWEST = $(shell $(PYTHON) -c "import tomllib; print(*(need.partition(',')[0].replace('>=', '==') for need in \
 	tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
 
@@ -21,27 +22,34 @@ test-latest:  ## the newest transformers that the package index has
 	test -d .venv-latest || $(PYTHON) -m venv .venv-latest
 	.venv-latest/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	.venv-latest/bin/python -m pip install --quiet --upgrade transformers
-	.venv-latest/bin/python -m pytest -n 2 --dist worksteal $(LAYOUT_TESTS)
+	.venv-latest/bin/python -m pytest -n 2 --dist worksteal $(RELEASE_TESTS)
 
 test-oldest:  ## the lowest versions that pyproject.toml allows
 	test -d .venv-oldest || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	.venv-oldest/bin/python -m pip install --quiet $(LOWEST)
-	.venv-oldest/bin/python -m pytest -n 2 --dist worksteal $(LAYOUT_TESTS)
+	.venv-oldest/bin/python -m pytest -n 2 --dist worksteal $(RELEASE_TESTS)
 
 check: $(READY)  ## format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
 	$(BIN)/mypy
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-RESULTS ?= experiments/made_nli
+docs: $(READY)  ## the site in build/site, strictly and offline
+	$(BIN)/python docs/generate.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@! grep -rlE '<(link|script|img)[^>]+(href|src)="https?://' build/site --include='*.html' || \
+		{ echo "These pages load something from elsewhere."; exit 1; }
+
+RESULTS ?= experiments/made_nli.jsonl.gz
 EFFICIENCY ?= experiments/efficiency experiments/efficiency_minilm
 figures: $(READY)  ## the report with every figure, from the committed results
-	@test -d $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }
+	@test -e $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }
 	$(BIN)/kheads report $(RESULTS) $(foreach folder,$(wildcard $(EFFICIENCY)),--efficiency $(folder)) -o build/report.html
 
 benchmark: $(READY)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 import torch
 
 from kheads.lab.demos.inference import Recipe, compare, made_task
+from kheads.methods.registry import DEFAULT, METHODS
 from kheads.training.recording import machine, versions
 
 
@@ -37,9 +38,11 @@ def main() -> None:
         for name, result in compare(task, recipe, seed).items():
             accuracy.setdefault(name, []).append(result.metrics["pruned"]["unseen words"]["accuracy"])
         print(f"seed {seed}: " + ", ".join(f"{name} {values[-1]:.3f}" for name, values in accuracy.items()), flush=True)
+    first = METHODS[DEFAULT].look.label
     gaps = {
-        f"joint DSP - {other}": [a - b for a, b in zip(accuracy["joint DSP"], accuracy[other], strict=True)]
-        for other in ("unpruned", "Michel", "prune and retrain")
+        f"{first} - {other}": [a - b for a, b in zip(accuracy[first], accuracy[other], strict=True)]
+        for other in accuracy
+        if other != first
     }
     print("\n| | mean | 95 % interval |\n|---|---|---|")
     for name, values in {**accuracy, **gaps}.items():

@@ -39,7 +39,7 @@ TARGET = 0.95  # of the most that the share of removed heads can give
 def scores(placement: str, sites: tuple[kheads.Site, ...], seed: int) -> Tensor:
     """Scores whose K highest are a mask of the placement, whatever K is."""
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.rand(len(sites), sites[0].num_heads, generator=generator)
+    noise = torch.rand(len(sites), sites[0].count, generator=generator)
     if placement == "concentrated":  # site after site
         noise = noise + torch.randperm(len(sites), generator=generator).unsqueeze(1)
     elif placement == "spread":  # one head of every site, then the next

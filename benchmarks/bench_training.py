@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification
 
 import kheads
-from kheads.methods import Goal
+from kheads.methods.base import Goal
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.recording import machine, versions
 

@@ -28,7 +28,7 @@ def series(figure: Figure | None, name: str, panel: int = 0) -> Series:
     assert figure is not None
     drawn = figure.panels[panel]
     assert isinstance(drawn, Panel)
-    (found,) = [one for one in drawn.series if one.look.name == name]
+    (found,) = [one for one in drawn.series if one.look.label == name]
     return found
 
 

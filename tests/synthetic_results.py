@@ -14,8 +14,26 @@ VERSIONS = {"kheads": "0.1.0", "torch": "2.13.0", "transformers": "5.22.2", "pyt
 MACHINE = {"platform": "Synthetic", "cores": 2, "threads": 2, "device": "cpu"}
 # How far each method falls when heads go, and from which share of heads on.
 FALL = {"dsp": 0.10, "dsp-pipelined": 0.35, "ste": 0.16, "voita": 0.14, "michel": 0.42, "retrain": 0.2, "random": 0.48}
+# How each method looks: label, slot, marker, dash; the order is their rank.
+LOOKS = {
+    "dsp": ("Joint DSP", 0, "circle", "solid"),
+    "dsp-pipelined": ("Pipelined DSP", 1, "diamond", "dashdot"),
+    "ste": ("STE", 2, "square", "solid"),
+    "voita": ("Voita", 3, "triangle-up", "solid"),
+    "michel": ("Michel", 4, "triangle-down", "dashdot"),
+    "retrain": ("Prune and retrain", 5, "pentagon", "dash"),
+    "random": ("Random", 6, "cross", "dot"),
+    "none": ("Unpruned", None, "", "dash"),
+}
 LAYERS, HEADS, STEPS = 6, 12, 600
 KS = (48, 24, 12, 6, 3, 1)
+
+
+def look(key: str) -> dict[str, Any]:
+    """What a record says of its method's look."""
+    label, slot, marker, dash = LOOKS[key]
+    about = {"key": key, "label": label, "rank": list(LOOKS).index(key)}
+    return {**about, "slot": slot, "colour": None, "marker": marker, "dash": dash}
 
 
 def sites(kinds: tuple[str, ...] = ("encoder",)) -> list[dict[str, Any]]:
@@ -26,9 +44,7 @@ def sites(kinds: tuple[str, ...] = ("encoder",)) -> list[dict[str, Any]]:
         "cross": "decoder.layer.{}.cross",
     }
     return [
-        {"name": paths[kind].format(layer), "kind": kind, "num_heads": HEADS}
-        for kind in kinds
-        for layer in range(LAYERS)
+        {"name": paths[kind].format(layer), "kind": kind, "count": HEADS} for kind in kinds for layer in range(LAYERS)
     ]
 
 
@@ -38,7 +54,7 @@ class Maker:
     def __init__(self, seed: int = 0, kinds: tuple[str, ...] = ("encoder",), metric: str = "accuracy"):
         self.random = random.Random(seed)
         self.sites = sites(kinds)
-        self.total = sum(site["num_heads"] for site in self.sites)
+        self.total = sum(site["count"] for site in self.sites)
         self.metric = metric
 
     def scores(self) -> list[float]:
@@ -103,13 +119,13 @@ class Maker:
         seconds: dict[str, float] = {}
         annealed = changes.get("annealed", True)
         if method == "dsp":
-            fields |= {"annealed": annealed, "lr": 0.5}
+            fields |= {"annealed": annealed, "gate_lr": 0.5}
         if method == "voita":
             weight = changes.get("weight", 0.0015)
             natural = max(1, round(self.total * (0.82 if weight < 2e-4 else 0.8 - 0.16 * math.log(weight / 2e-4))))
             natural = min(self.total - 9, natural + (0 if weight < 2e-4 else self.random.randint(-4, 6)))
             fields |= {"weight": weight}
-            said = {"lambda": weight, "natural_heads": natural, "adjusted_heads": asked - natural}
+            said = {"weight": weight, "natural_heads": natural, "adjusted_heads": asked - natural}
         if method == "michel":
             fields |= {"per_round": 12}
         if pipelined or method in ("michel", "random"):
@@ -141,10 +157,13 @@ class Maker:
             "max_eval": None,
             "recover_steps": 100 if "recovered" in changes else 0,
         }
+        trains = not pipelined and method not in ("michel", "random", "none")
+        costs = {"extra_gradients": self.extra_gradients(key, asked), "trains_model": trains}
         axes = {name: changes[name] for name in ("weight", "annealed") if name in changes}
         name = "-".join([key, f"k{k}", f"s{seed}", *[f"{axis}{value}" for axis, value in axes.items()]])
         return {
             "method": fields,
+            "look": look(key),
             "settings": settings,
             "metric": self.metric,
             "metrics": metrics,
@@ -152,7 +171,7 @@ class Maker:
             "scores": scores if k is not None else [],
             "before": {"heads": self.total, "sites": self.sites, "parameters": 22_700_000, "bytes": 90_800_000},
             "after": {"heads": asked, **self.size(asked)},
-            "report": {"seconds": seconds, **({"method": said} if said else {})},
+            "report": {"seconds": seconds, **costs, **({"method": said} if said else {})},
             "history": history,
             "versions": VERSIONS,
             "machine": MACHINE,
@@ -168,6 +187,11 @@ class Maker:
                 "seconds": sum(seconds.values()),
             },
         }
+
+    def extra_gradients(self, key: str, k: int) -> int:
+        """Examples whose gradient only served to choose heads."""
+        rounds = math.ceil((self.total - k) / 12) + 1
+        return {"dsp-pipelined": 32 * STEPS, "michel": 2000 * rounds, "retrain": 2000}.get(key, 0)
 
     def top(self, seed: int) -> float:
         """What the unpruned model reaches."""

@@ -3,9 +3,9 @@
 #
 #     DATA=folder/with/multi30k WORK=/tmp/kheads-multi30k sh experiments/multi30k_small/run.sh
 #
-# A run whose result is already in results/ is skipped, so the script can be started again at any time. Michel and the
-# pipelined run start from the unpruned model of the first run. Tune on "val"; report "test2016". STEPS and MAX_EVAL
-# are there to try the script out.
+# A run whose result is already in results/runs is skipped, so the script can be started again at any time; in the end all
+# of them are packed into results.jsonl.gz. Michel and the pipelined run start from the unpruned model of the first run.
+# Tune on "val"; report "test2016". STEPS and MAX_EVAL are there to try the script out.
 set -eu
 here=$(dirname "$0")
 : "${DATA:?the folder with train.de.gz, train.en.gz, val.de.gz, val.en.gz, test2016.de.gz and test2016.en.gz}"
@@ -14,29 +14,30 @@ RESULTS=${RESULTS:-$here/results}
 STEPS=${STEPS:-4000}
 GATE_STEPS=${GATE_STEPS:-500} # one epoch
 PAIRS=${PAIRS:-2000}
-mkdir -p "$WORK" "$RESULTS"
+mkdir -p "$WORK" "$RESULTS/runs"
 
 run() { # name, model, options...
     name=$1 model=$2
     shift 2
-    [ -e "$RESULTS/$name.json" ] && return 0
-    kheads prune "$model" --task translation --train-source "$DATA/train.de.gz" --train-target "$DATA/train.en.gz" \
-        --eval-source "val=$DATA/val.de.gz" --eval-target "val=$DATA/val.en.gz" \
-        --eval-source "test2016=$DATA/test2016.de.gz" --eval-target "test2016=$DATA/test2016.en.gz" \
+    [ -e "$RESULTS/runs/$name.json" ] && return 0
+    kheads prune "$model" --task translation --set "train_source=$DATA/train.de.gz" --set "train_target=$DATA/train.en.gz" \
+        --set "eval_source=val=$DATA/val.de.gz" --set "eval_target=val=$DATA/val.en.gz" \
+        --set "eval_source=test2016=$DATA/test2016.de.gz" --set "eval_target=test2016=$DATA/test2016.en.gz" \
         ${MAX_EVAL:+--max-eval "$MAX_EVAL"} \
-        --batch-tokens 1024 --max-steps "$STEPS" --lr 2e-3 --lr-schedule linear --warmup-steps 400 \
-        --save-steps 500 --resume --overwrite -o "$WORK/$name" "$@"
-    sed "s#$DATA/#multi30k/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$RESULTS/$name.json"
+        --set batch_tokens=1024 --max-steps "$STEPS" --lr 2e-3 --set lr_schedule=linear --set warmup_steps=400 \
+        --set save_steps=500 --resume --overwrite -o "$WORK/$name" "$@"
+    sed "s#$DATA/#multi30k/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
 }
 
 seed=${SEED:-0}
-run "none-$seed" small --vocab-size 6000 --method none --seed "$seed"
-run "dsp-short-$seed" small --vocab-size 6000 -k 12 --method dsp --preset short --seed "$seed"
-run "retrain-$seed" small --vocab-size 6000 -k 12 --method retrain --estimate-examples "$PAIRS" --seed "$seed"
-run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --gate-steps "$GATE_STEPS" --seed "$seed"
-run "pipelined-frozen-$seed" "$WORK/none-$seed" -k 12 --method dsp --preset frozen --pipelined --trained \
-    --gate-steps "$GATE_STEPS" --seed "$seed"
-run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --estimate-examples "$PAIRS" --seed "$seed"
-run "dsp-$seed" small --vocab-size 6000 -k 12 --method dsp --seed "$seed"
-run "ste-$seed" small --vocab-size 6000 -k 12 --method ste --seed "$seed"
-run "voita-$seed" small --vocab-size 6000 -k 12 --method voita --seed "$seed"
+run "none-$seed" small --set vocab_size=6000 --method none --seed "$seed"
+run "dsp-short-$seed" small --set vocab_size=6000 -k 12 --method dsp --set preset=short --seed "$seed"
+run "retrain-$seed" small --set vocab_size=6000 -k 12 --method retrain --set "estimate_examples=$PAIRS" --seed "$seed"
+run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --set "gate_steps=$GATE_STEPS" --seed "$seed"
+run "pipelined-frozen-$seed" "$WORK/none-$seed" -k 12 --method dsp --set preset=frozen --pipelined --trained \
+    --set "gate_steps=$GATE_STEPS" --seed "$seed"
+run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --set "estimate_examples=$PAIRS" --seed "$seed"
+run "dsp-$seed" small --set vocab_size=6000 -k 12 --method dsp --seed "$seed"
+run "ste-$seed" small --set vocab_size=6000 -k 12 --method ste --seed "$seed"
+run "voita-$seed" small --set vocab_size=6000 -k 12 --method voita --seed "$seed"
+kheads pack "$RESULTS" --overwrite

@@ -1,23 +1,74 @@
-"""kheads keeps exactly K attention heads of a Transformer: learn which, remove the rest, save a smaller model."""
+"""kheads makes a Transformer smaller by an amount you name: learn which heads matter, remove the rest, save the model.
 
-from kheads import anatomy, subset
-from kheads.anatomy import UnsupportedModelError, discover
-from kheads.blocks.constraints import Constraints
-from kheads.blocks.kept import Kept
-from kheads.blocks.selection import select
-from kheads.blocks.site import Site
-from kheads.measuring.measurement import Measurement, measure
-from kheads.methods import DSP, METHODS, STE, Michel, Random, Retrain, Voita
-from kheads.storage.export.hub import ExportError, export
-from kheads.storage.model_folder import CheckpointError, load, save
-from kheads.surgery.adoption import adopt
-from kheads.surgery.gates import Gates, attach, detach, gated
-from kheads.surgery.rebuild import open_attention
-from kheads.surgery.removal import ghosts, remove
-from kheads.training.pruning import Plan, PruneResult, prune
-from kheads.training.trainer import GatedSeq2SeqTrainer, GatedTrainer
+Public names are loaded when they are first used, so that importing kheads costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kheads import anatomy, subset
+    from kheads.anatomy import UnsupportedModelError, discover
+    from kheads.blocks.constraints import Constraints
+    from kheads.blocks.kept import Kept
+    from kheads.blocks.selection import select
+    from kheads.blocks.site import Site
+    from kheads.measuring.measurement import Measurement, measure
+    from kheads.methods.base import Estimated, Evidence, Goal, Learned, Method, Moment
+    from kheads.methods.dsp import DSP
+    from kheads.methods.look import Look
+    from kheads.methods.michel import Michel
+    from kheads.methods.random import Random
+    from kheads.methods.registry import METHODS
+    from kheads.methods.retrain import Retrain
+    from kheads.methods.ste import STE
+    from kheads.methods.voita import Voita
+    from kheads.storage.export.hub import ExportError, export
+    from kheads.storage.model_folder import CheckpointError, load, save
+    from kheads.surgery.adoption import adopt
+    from kheads.surgery.gates import gated
+    from kheads.surgery.rebuild import open_attention
+    from kheads.surgery.removal import ghosts, remove
+    from kheads.training.loop import Pruner, attach
+    from kheads.training.plan import Plan
+    from kheads.training.pruning import prune
+    from kheads.training.result import PruneResult
+    from kheads.training.trainer import GatedSeq2SeqTrainer, GatedTrainer
 
 __version__ = "0.1.0"
+
+# Where each public name lives; modules stand for themselves.
+_HOMES = {
+    "anatomy": "discover UnsupportedModelError",
+    "blocks.constraints": "Constraints",
+    "blocks.kept": "Kept",
+    "blocks.selection": "select",
+    "blocks.site": "Site",
+    "measuring.measurement": "Measurement measure",
+    "methods.base": "Estimated Evidence Goal Learned Method Moment",
+    "methods.dsp": "DSP",
+    "methods.look": "Look",
+    "methods.michel": "Michel",
+    "methods.random": "Random",
+    "methods.registry": "METHODS",
+    "methods.retrain": "Retrain",
+    "methods.ste": "STE",
+    "methods.voita": "Voita",
+    "storage.export.hub": "ExportError export",
+    "storage.model_folder": "CheckpointError load save",
+    "surgery.adoption": "adopt",
+    "surgery.gates": "gated",
+    "surgery.rebuild": "open_attention",
+    "surgery.removal": "ghosts remove",
+    "training.loop": "Pruner attach",
+    "training.plan": "Plan",
+    "training.pruning": "prune",
+    "training.result": "PruneResult",
+    "training.trainer": "GatedSeq2SeqTrainer GatedTrainer",
+}
+_MODULES = {name: f"kheads.{home}" for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "DSP",
@@ -25,15 +76,22 @@ __all__ = [
     "STE",
     "CheckpointError",
     "Constraints",
+    "Estimated",
+    "Evidence",
     "ExportError",
     "GatedSeq2SeqTrainer",
     "GatedTrainer",
-    "Gates",
+    "Goal",
     "Kept",
+    "Learned",
+    "Look",
     "Measurement",
+    "Method",
     "Michel",
+    "Moment",
     "Plan",
     "PruneResult",
+    "Pruner",
     "Random",
     "Retrain",
     "Site",
@@ -42,7 +100,6 @@ __all__ = [
     "adopt",
     "anatomy",
     "attach",
-    "detach",
     "discover",
     "export",
     "gated",
@@ -56,3 +113,19 @@ __all__ = [
     "select",
     "subset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name, or a folder of the package, when it is first used."""
+    if name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
+    elif name in ("anatomy", "subset"):
+        value = importlib.import_module(f"kheads.{name}")
+    else:
+        raise AttributeError(f"module 'kheads' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

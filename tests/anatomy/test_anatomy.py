@@ -4,8 +4,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import given, settings
 from torch import nn
 
 import kheads
@@ -58,6 +60,18 @@ def test_wrappers_are_looked_through(fresh: Fresh) -> None:
     assert kheads.discover(nn.DataParallel(model)) == sites
 
 
+def test_a_site_finds_its_projection_in_a_wrapped_model(fresh: Fresh) -> None:
+    model = fresh("gpt2")
+    site = kheads.discover(model)[1]
+    wrapped: list[Any] = [model, torch.compile(model), nn.DataParallel(model), nn.DataParallel(torch.compile(model))]
+    projection = model.transformer.h[1].attn.c_proj
+    weight = projection.weight.T.unflatten(1, (4, 8))
+    for one in wrapped:
+        assert site.projection(one) is projection and torch.equal(site.weight(one), weight)
+    with pytest.raises(TypeError, match="`model` must be a torch module; got str"):
+        site.projection("gpt2")  # type: ignore[arg-type]
+
+
 def test_a_model_inside_a_plain_module_is_found(fresh: Fresh) -> None:
     outer = nn.ModuleDict({"reader": fresh("bert-bare"), "head": nn.Linear(32, 2)})
     assert kheads.discover(outer)[0].name == "reader.encoder.layer.0.attention"
@@ -77,15 +91,42 @@ def test_a_model_inside_a_plain_module_is_found(fresh: Fresh) -> None:
 )
 def test_rows_of_every_kind_of_segment(text: str, plan: Plan, expected: list[int]) -> None:
     heads, kv = 4, 4 // plan.group
-    assert rows(text, lambda name: 2, heads, kv, plan) == expected
+    assert rows(text, lambda name: 2, heads, kv, plan).tolist() == expected
 
 
 def test_keeping_everything_keeps_all_rows_in_order() -> None:
     for text in ("q", "k", "q k v", "[q k v]", "{q k v}"):
         plan = Plan(tuple(range(6)), tuple(range(3)), 2)
         expected = total_rows(text, lambda name: 5, 6, 3)
-        assert rows(text, lambda name: 5, 6, 3, plan) == list(range(expected))
+        assert rows(text, lambda name: 5, 6, 3, plan).tolist() == list(range(expected))
     assert segments("q [k v]") == (("query", ("q",)), ("query", ("k", "v")))
+
+
+WIDTHS = {"q": 3, "k": 2, "v": 1, "gate": 4}
+
+
+@given(st.sampled_from(["q", "k v", "q k v", "[q k v]", "[q gate] k", "{q k v}", "k {q k v}"]), st.data())
+@settings(deadline=None, derandomize=True)
+def test_rows_are_those_that_a_label_on_every_row_names(text: str, data: st.DataObject) -> None:
+    """Label each row of the whole projection by segment, part, head and place; the kept rows have the kept labels."""
+    group, kv = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
+    copies = data.draw(st.lists(st.integers(0, kv - 1), max_size=4))  # key-value heads may serve several groups
+    members = data.draw(st.integers(1, group))
+    query = tuple(head * group + data.draw(st.integers(0, group - 1)) for head in copies for _ in range(members))
+    plan = Plan(query, tuple(copies), group)
+    whole = _labels(text, Plan(tuple(range(kv * group)), tuple(range(kv)), group))
+    assert [whole[row] for row in rows(text, WIDTHS.__getitem__, kv * group, kv, plan).tolist()] == _labels(text, plan)
+
+
+def _labels(text: str, plan: Plan) -> list[tuple[int, str, int, int]]:
+    labels = []
+    for number, (over, names) in enumerate(segments(text)):
+        for repeat, head in enumerate(plan.query if over == "query" else plan.kv):
+            for name in names:
+                grouped = over == "group" and name == "q"
+                heads = plan.query[repeat * plan.new_group :][: plan.new_group] if grouped else (head,)
+                labels += [(number, name, one, place) for one in heads for place in range(WIDTHS[name])]
+    return labels
 
 
 class HomeMadeAttention(nn.Module):
@@ -109,6 +150,21 @@ def test_what_is_not_understood_is_refused_by_name(fresh: Fresh) -> None:
         model.extra = part
         with pytest.raises(UnsupportedModelError, match=rf"extra is a .*{type(part).__name__}.*LAYOUTS"):
             kheads.discover(model)
+
+
+class AttentionReader(nn.Module):
+    """Called like an attention, but only around one."""
+
+    def __init__(self, reader: nn.Module) -> None:
+        super().__init__()
+        self.reader = reader
+
+
+def test_what_lies_around_known_sites_is_no_attention(fresh: Fresh) -> None:
+    expected = [f"reader.{site.name}" for site in kheads.discover(fresh("bert"))]
+    outer = AttentionReader(fresh("bert"))
+    assert [site.name for site in kheads.discover(outer)] == expected
+    assert [site.name for site in kheads.discover(nn.ModuleList([outer]))] == [f"0.{name}" for name in expected]
 
 
 def test_a_namesake_is_not_mistaken_for_a_known_class() -> None:

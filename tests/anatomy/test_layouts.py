@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -95,6 +95,37 @@ def test_every_head_moves_the_outputs(name: str) -> None:
             assert (outputs(model, given) - whole).abs().max() > 1e-2
     with gated(model, torch.ones(size)):
         assert torch.equal(outputs(model, given), whole)
+
+
+@torch.no_grad()
+@every
+def test_a_block_without_weights_is_a_block_gated_to_zero(name: str) -> None:
+    """A site's weight is what its output projection does with each block; here one block of every site goes."""
+    given = ZOO[name].inputs()
+    for unit in ("group", "query"):
+        model = build(name)
+        sites = discover(model, unit)
+        gone = {site.name: [number % site.count] for number, site in enumerate(sites)}
+        with gated(model, 1 - Kept.from_dict(gone).mask(sites).float(), unit):
+            expected = outputs(model, given)
+        for site in sites:
+            weight, projection = site.weight(model), cast(Any, site.projection(model))
+            assert weight.shape[1:] == (site.count, site.width)
+            assert weight.data_ptr() == projection.weight.data_ptr()
+            weight[:, gone[site.name]] = 0
+        assert torch.allclose(outputs(model, given), expected, atol=1e-5)
+
+
+@every
+def test_an_emptied_site_has_the_weight_of_no_block(name: str) -> None:
+    """Also where a silent head stays, which does not count."""
+    model = build(name)
+    before = {site.output: site.weight(model).shape[0] for site in discover(model)}
+    remove(model, Kept.from_dict({}))
+    sites = discover(model)
+    assert [site.output for site in sites] == list(before)
+    for site in sites:
+        assert site.weight(model).shape == (before[site.output], 0, site.width)
 
 
 @every

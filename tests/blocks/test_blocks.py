@@ -78,6 +78,77 @@ def _best_by_enumeration(values: torch.Tensor, k: int, constraints: Constraints)
     return best
 
 
+# Sites of any size, some of them empty, with scores that often tie.
+models = st.lists(
+    st.tuples(st.sampled_from(["encoder", "decoder", "cross"]), st.integers(0, 5)), min_size=1, max_size=5
+)
+
+
+def _sites(model: list[tuple[str, int]]) -> tuple[Site, ...]:
+    return tuple(Site(f"site.{number}", kind, count, 2) for number, (kind, count) in enumerate(model))
+
+
+@given(models, st.data())
+@settings(deadline=None, derandomize=True)
+def test_a_mask_is_what_counting_block_by_block_gives(model: list[tuple[str, int]], data: st.DataObject) -> None:
+    sites = _sites(model)
+    everywhere = [(site.name, index) for site in sites for index in range(site.count)]
+    stays = data.draw(st.lists(st.booleans(), min_size=len(everywhere), max_size=len(everywhere)))
+    kept = Kept.from_mask(torch.tensor(stays, dtype=torch.float64), sites)
+    assert list(kept) == [block for block, stay in zip(everywhere, stays, strict=True) if stay]
+    assert list(kept.to_dict()) == [site.name for site in sites]
+    assert kept.mask(sites).tolist() == [float(stay) for stay in stays]
+    assert kept.mask(sites).dtype == torch.float64
+
+
+@given(models, st.data())
+@settings(deadline=None, derandomize=True, max_examples=200)
+def test_select_takes_what_a_greedy_loop_takes(model: list[tuple[str, int]], data: st.DataObject) -> None:
+    sites = _sites(model)
+    size = sum(site.count for site in sites)
+    if not size:
+        return
+    values = data.draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size))
+    k = data.draw(st.integers(1, size))
+    safe = data.draw(st.sets(st.sampled_from([(s.name, index) for s in sites for index in range(s.count)]), max_size=2))
+    protected = {site.name: sorted(index for name, index in safe if name == site.name) for site in sites}
+    kinds = data.draw(st.sets(st.sampled_from(sorted({site.kind for site in sites})), max_size=2))
+    quotas = {kind: data.draw(st.integers(0, 4)) for kind in sorted(kinds)}
+    constraints = Constraints(data.draw(st.integers(0, 1)), data.draw(st.booleans()), protected, quotas)
+    expected = _greedily(values, k, sites, constraints)
+    if expected is None:
+        with pytest.raises(ValueError):
+            select(values, k, sites, constraints)
+    else:
+        assert select(values, k, sites, constraints).mask(sites).nonzero().flatten().tolist() == expected
+
+
+def _greedily(values: list[int], k: int, sites: tuple[Site, ...], asked: Constraints) -> list[int] | None:
+    """What must be kept, then the best block of each demand, one after another; None where that cannot be met."""
+    blocks = [(site, index) for site in sites for index in range(site.count)]
+    best = sorted(range(len(blocks)), key=lambda place: -values[place])  # stable: the lower index wins a tie
+    taken = {place for place, (site, index) in enumerate(blocks) if index in asked.protected[site.name]}
+    if asked.uniform and (k % len(sites) or k // len(sites) < asked.min_per_site):
+        return None
+    least = k // len(sites) if asked.uniform else asked.min_per_site
+    demands = [({site.name}, least, asked.uniform) for site in sites]
+    demands += [({s.name for s in sites if s.kind == kind}, count, True) for kind, count in asked.quotas.items()]
+    demands += [({s.name for s in sites if s.kind not in asked.quotas}, k - sum(asked.quotas.values()), True)]
+    for names, count, exact in demands:
+        for place in best:
+            if sum(blocks[other][0].name in names for other in taken) < count and blocks[place][0].name in names:
+                taken.add(place)
+        have = sum(blocks[other][0].name in names for other in taken)
+        if have < count or (exact and have > count):
+            return None
+    return sorted(taken)
+
+
+def test_a_mask_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"`mask` must have shape \(12,\), one number per block; got \(11,\)"):
+        Kept.from_mask(torch.ones(11), SITES)
+
+
 def test_uniform_keeps_the_same_number_everywhere() -> None:
     kept = select(scores(), 6, SITES, Constraints(uniform=True))
     assert [len(heads) for heads in kept.to_dict().values()] == [2, 2, 2]

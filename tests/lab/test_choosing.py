@@ -1,13 +1,16 @@
 """kheads choose: the K that is good enough or fits, and why."""
 
+import copy
 import json
 from pathlib import Path
 
 import pytest
 
 from command import call
+from kheads.lab.report.alone import alone, reaches
 from kheads.lab.report.choosing import at_least, options, parse_count, within
-from kheads.lab.report.results import Results
+from kheads.lab.report.results import Results, Run, read_run
+from report_results import only
 from synthetic_results import KS, write_run
 
 
@@ -91,6 +94,45 @@ def test_the_command_answers_people_and_machines(
     assert found["chosen"]["k"] == 12 and len(found["options"]) == len(KS)
     assert call(monkeypatch, "choose", str(folder)) == 2
     assert "Give one of --at-least, --max-ms and --max-params." in capsys.readouterr().err
+
+
+def test_two_seeds_are_no_interval(results: Results) -> None:
+    two = only(results, lambda run: run.seed < 2)
+    why = at_least(two, 0.75).why
+    assert "two seeds" in why or "Both of its seeds" in why
+    assert "their range, and no interval" in why and "95 %" not in why
+
+
+def test_a_single_run_says_what_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its K, its quality before and after, whether it meets what was asked, and how to make a choice possible."""
+    folder = write_run(tmp_path / "pruned")
+    assert call(monkeypatch, "choose", str(folder)) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(
+        "K = 12 Joint DSP kept 12 of 72 heads: 19,760,000 parameters. Its accuracy on mismatched is "
+    )
+    assert "the unpruned model was not measured" in told and "kheads sweep CONFIG.toml" in told
+    assert 'methods = ["none", "dsp"], k = [24, 12, 6] and seeds = [0, 1, 2]' in told and "meets" not in told
+    for limit, meets in (("0.5", "It meets --at-least 0.5."), ("0.99", "It does not meet --at-least 0.99.")):
+        assert call(monkeypatch, "choose", str(folder), "--at-least", limit) == 0
+        assert meets in " ".join(capsys.readouterr().out.split())
+    assert call(monkeypatch, "choose", str(folder), "--max-params", "20M", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"] is None and found["run"]["k"] == 12 and found["run"]["enough"] is True
+
+
+def test_a_single_run_knows_the_unpruned_model_where_it_was_measured(tmp_path: Path) -> None:
+    run, _ = read_run(write_run(tmp_path / "pruned"))
+    record = copy.deepcopy(dict(run.record))
+    record["metrics"] |= {"unpruned": {"matched": {"accuracy": 0.9}}, "recovered": {"matched": {"accuracy": 0.85}}}
+    found = alone(Run(record), "matched")
+    assert (found.before, found.after) == (0.9, 0.85) and "85.0 %; the unpruned model has 90.0 %" in found.told()
+    with pytest.raises(ValueError, match="`--set` must be one of matched; got 'test'"):
+        alone(Run(record), "test")
+    record["metrics"] = {}
+    assert "Nothing was evaluated." in alone(Run(record)).told() and reaches(alone(Run(record)), 0.5) is None
 
 
 def test_the_report_command_writes_a_page_or_says_what_is_missing(

@@ -13,7 +13,6 @@ import pytest
 import transformers
 
 from kheads import cli
-from kheads.lab import jobs
 from kheads.lab.sweep import Here, drive, expand
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
@@ -24,10 +23,7 @@ every_config = pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: pat
 
 
 def load(path: Path) -> dict[str, Any]:
-    config = tomllib.loads(path.read_text())
-    if config["job"].get("task") == "translation" and "translation" not in jobs.TASKS:
-        pytest.skip("this kheads has no translation task")
-    return config
+    return tomllib.loads(path.read_text())
 
 
 @every_config

@@ -92,6 +92,36 @@ def test_every_figure_is_drawn(visit: Open, sweep: Results) -> None:
     assert set(found) == {"figure-heads", "figure-dynamics", "figure-loss", "figure-latency"} and all(found.values())
 
 
+def test_what_was_found_stands_above_the_quality_figure_and_the_claims_below_all(visit: Open) -> None:
+    shown = visit("sweep")
+    tops = [shown.locator(place).first.bounding_box() for place in (".found", "#figure-quality", "#claims-list")]
+    found, quality, claims = (box["y"] if box else -1.0 for box in tops)
+    last = shown.locator("figure").last.bounding_box()
+    assert last and 0 < found < quality < last["y"] < claims
+
+
+def test_claims_without_data_unfold_at_a_click(visit: Open) -> None:
+    folded = visit("sweep").locator("details")
+    claim = folded.get_by_text("Cross-attention heads")
+    assert not claim.is_visible()
+    folded.locator("summary").click()
+    expect(claim).to_be_visible()
+    folded.locator("summary").click()
+    expect(claim).not_to_be_visible()
+
+
+def test_a_table_that_is_too_wide_for_a_phone_shows_that_it_scrolls(visit: Open) -> None:
+    """A shadow at the edge, and the names of the rows stay."""
+    table = visit("sweep", phone=True).locator("#table-quality .wide")
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+    assert "scroll" in table.evaluate("table => getComputedStyle(table).backgroundAttachment")
+    row = table.locator("tbody th").first
+    before = row.bounding_box()
+    table.evaluate("table => { table.scrollLeft = 150 }")
+    assert row.bounding_box() == before
+    table.evaluate("table => { table.scrollLeft = 0 }")
+
+
 def test_a_click_in_the_legend_takes_a_method_out_of_all_panels_and_back(visit: Open) -> None:
     shown = visit("sweep")
     figure = shown.locator("#figure-quality")
@@ -100,7 +130,7 @@ def test_a_click_in_the_legend_takes_a_method_out_of_all_panels_and_back(visit: 
         "plot => plot._fullData.filter(trace => trace.visible).map(trace => trace.name))"
     )
     before = figure.evaluate(names)
-    assert len(before) == 2 and all("STE" in panel for panel in before)
+    assert len(before) == 1 and all("STE" in panel for panel in before)
     key = figure.get_by_role("button", name="STE", exact=True)
     key.click()
     assert key.get_attribute("aria-pressed") == "false"

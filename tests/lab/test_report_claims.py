@@ -1,4 +1,4 @@
-"""Verdicts on the paper's claims follow from the results, and turn with them."""
+"""Verdicts on the claims follow from the results, and turn with them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,24 +7,44 @@ from typing import Any
 
 import pytest
 
-from kheads.lab.report.claims import all_claims
+from kheads.lab.report.claims import TESTS, all_claims
 from kheads.lab.report.results import Results, Run
-from kheads.lab.report.verdicts import CONFIRMED, NOT_CONFIRMED, TOO_LITTLE, VERDICTS
+from kheads.lab.report.verdicts import CONFIRMED, NO_NUMBER, NOT_CONFIRMED, TOO_LITTLE, VERDICTS, Finding
+from kheads.methods.claims import CLAIMS
 from report_results import changed, figures_of, only
 from synthetic_results import Maker
 
 
+def finding(results: Results, beginning: str) -> Finding:
+    (found,) = [found for found in all_claims(results).findings if found.claim.says.startswith(beginning)]
+    return found
+
+
 def verdict(results: Results, beginning: str) -> str:
-    (claim,) = [claim for claim in all_claims(results).claims if claim.paper.startswith(beginning)]
-    return claim.verdict
+    return finding(results, beginning).verdict
 
 
-def test_every_claim_of_the_paper_gets_a_verdict(sweep: Results, translation: Results) -> None:
+def test_every_claim_gets_a_verdict(sweep: Results, translation: Results) -> None:
     for results in (sweep, translation):
         claims = all_claims(results)
-        assert len(claims.claims) == 16 and {claim.verdict for claim in claims.claims} <= set(VERDICTS)
-        assert sum(count for _, count in claims.counts()) == 16
-        assert all(claim.why.endswith(".") for claim in claims.claims)
+        assert len(claims.findings) == 17 and {found.verdict for found in claims.findings} <= set(VERDICTS)
+        assert sum(count for _, count in claims.counts()) == 17
+        assert all(found.why.endswith(".") for found in claims.findings)
+
+
+def test_sixteen_claims_are_the_papers_and_one_is_ours() -> None:
+    assert [claim.says for claim in CLAIMS if claim.source == "ours"] == [
+        "Joint DSP is better than prune-and-retrain in as many steps."
+    ]
+    assert all(claim.source.startswith("the paper, §5.") for claim in CLAIMS if claim.source != "ours")
+    assert {claim.test for claim in CLAIMS} == set(TESTS)
+
+
+def test_claims_without_data_are_kept_apart(sweep: Results) -> None:
+    claims = all_claims(sweep)
+    assert {found.ours for found in claims.without_data} == {NO_NUMBER} and len(claims.without_data) == 2
+    assert len(claims.with_data) + len(claims.without_data) == len(claims.findings)
+    assert {(row[1], row[4]) for row in claims.table().rows} >= {("ours", CONFIRMED), ("the paper, §5.5", TOO_LITTLE)}
 
 
 QUALITY_CLAIMS = {
@@ -32,6 +52,7 @@ QUALITY_CLAIMS = {
     "Joint DSP is better than pipelined DSP": ("dsp", "dsp-pipelined"),
     "With less than 1/6 of the heads, joint DSP is better than Voita": ("dsp", "voita"),
     "With less than 1/6 of the heads, joint DSP is better than STE": ("dsp", "ste"),
+    "Joint DSP is better than prune-and-retrain": ("dsp", "retrain"),
 }
 
 
@@ -41,14 +62,35 @@ def test_a_claim_of_quality_turns_with_the_numbers(sweep: Results, claim: str) -
     assert verdict(sweep, claim) == CONFIRMED
 
     def lift(record: dict[str, Any]) -> None:
-        about = record["run"]
-        if (about["method"] + "-pipelined" * about["pipelined"]) == worse:
+        if record["look"]["key"] == worse:
             for found in record["metrics"]["pruned"].values():
                 found["accuracy"] += 0.5
 
     assert verdict(changed(sweep, lift), claim) == NOT_CONFIRMED
-    assert verdict(only(sweep, lambda run: run.variant.key != better), claim) == TOO_LITTLE
+    assert verdict(only(sweep, lambda run: run.key != better), claim) == TOO_LITTLE
     assert verdict(only(sweep, lambda run: run.k == 6 and run.seed < 2), claim) == TOO_LITTLE
+
+
+def test_two_seeds_decide_nothing_however_many_k_they_have(sweep: Results) -> None:
+    """Twelve pairs of K and seed are two seeds, and their numbers are a range."""
+    two = only(sweep, lambda run: run.seed < 2)
+    by_seeds = [found for found in all_claims(two).findings if found.claim.series and found.has_data]
+    assert len(by_seeds) > 10 and {found.verdict for found in by_seeds} == {TOO_LITTLE}
+    found = finding(two, "Joint DSP is better than pipelined DSP")
+    assert found.interval.endswith("(range of two)") and "Two seeds decide nothing." in found.why
+    three = finding(sweep, "Joint DSP is better than pipelined DSP")
+    assert three.verdict == CONFIRMED and "narrower than 95 %" in three.why and "range" not in three.interval
+
+
+def test_seeds_that_disagree_confirm_nothing(sweep: Results) -> None:
+    """One seed of three in which every K says the opposite is enough; by single runs it would be outvoted."""
+
+    def turn(record: dict[str, Any]) -> None:
+        if record["look"]["key"] == "dsp" and record["settings"]["seed"] == 0:
+            for found in record["metrics"]["pruned"].values():
+                found["accuracy"] -= 0.3
+
+    assert verdict(changed(sweep, turn), "Joint DSP is better than pipelined DSP") == NOT_CONFIRMED
 
 
 def test_where_less_is_better_the_comparison_turns(sweep: Results) -> None:
@@ -63,14 +105,15 @@ def test_where_less_is_better_the_comparison_turns(sweep: Results) -> None:
 
 def test_joint_above_pipelined_needs_all_methods(sweep: Results) -> None:
     assert verdict(sweep, "Joint methods") == CONFIRMED
-    assert verdict(only(sweep, lambda run: run.variant.method != "ste"), "Joint methods") == TOO_LITTLE
+    assert verdict(only(sweep, lambda run: run.key != "ste"), "Joint methods") == TOO_LITTLE
 
 
-def staircase(heads: list[int]) -> Results:
-    """Voita's own numbers of heads at rising lambda."""
+def staircase(heads: list[int], seeds: int = 3) -> Results:
+    """Voita's own numbers of heads at rising lambda, the same with every seed."""
     maker = Maker()
-    records = [maker.record("voita", 12, 0, weight=10.0**-power) for power in range(len(heads), 0, -1)]
-    for record, count in zip(records, heads, strict=True):
+    powers = range(len(heads), 0, -1)
+    records = [maker.record("voita", 12, seed, weight=10.0**-power) for seed in range(seeds) for power in powers]
+    for record, count in zip(records, heads * seeds, strict=True):
         record["report"]["method"]["natural_heads"] = count
     return Results(Path("made"), {}, tuple(Run(record) for record in records), (), (), "mismatched")
 
@@ -89,6 +132,8 @@ def test_the_staircase_is_judged_by_its_steps(heads: list[int], monotone: str, b
     results = staircase(heads)
     assert verdict(results, "The number of heads does not fall") == monotone
     assert verdict(results, "However small") == bound
+    fewer = staircase(heads, seeds=2)
+    assert {verdict(fewer, claim) for claim in ("The number of heads does not", "However small")} == {TOO_LITTLE}
 
 
 def test_where_heads_go_first_is_judged_by_layer_or_by_kind(sweep: Results, translation: Results) -> None:
@@ -146,8 +191,8 @@ def test_overhead_is_judged_by_seconds_a_step(sweep: Results) -> None:
     """Seeds are what is independent: runs of one seed share its unpruned training."""
     again = [{**run.record, "run": {**run.record["run"], "seed": run.seed + 3}} for run in sweep.runs]
     six = dataclasses.replace(sweep, runs=(*sweep.runs, *map(Run, again)))
-    assert verdict(sweep, "Learning the gates jointly") == TOO_LITTLE
-    assert verdict(six, "Learning the gates jointly") == CONFIRMED
+    assert verdict(only(sweep, lambda run: run.seed < 2), "Learning the gates jointly") == TOO_LITTLE
+    assert {verdict(results, "Learning the gates jointly") for results in (sweep, six)} == {CONFIRMED}
 
     def slow(record: dict[str, Any]) -> None:
         if "gates" in record["report"]["seconds"]:
@@ -159,5 +204,5 @@ def test_overhead_is_judged_by_seconds_a_step(sweep: Results) -> None:
 def test_without_runs_nothing_is_claimed_of_them(sweep: Results) -> None:
     """An efficiency experiment alone still makes a page."""
     results = Results(sweep.folder, {"name": "speed"}, (), (), sweep.efficiency, "")
-    assert sum(claim.verdict != TOO_LITTLE for claim in all_claims(results).claims) == 2
+    assert sum(found.verdict != TOO_LITTLE for found in all_claims(results).findings) == 2
     assert [figure.key for figure in figures_of(results)] == ["efficiency"]

@@ -7,6 +7,7 @@ import json
 import re
 import xml.etree.ElementTree
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects
 import pytest
@@ -14,12 +15,13 @@ import pytest
 from kheads.blocks.site import KINDS
 from kheads.lab.report import page, run_page, sweep_page
 from kheads.lab.report.drawing import Figure, Heat, Panel, figure_csv
+from kheads.lab.report.findings import findings
 from kheads.lab.report.interactive import specs
 from kheads.lab.report.quality import quality_figure
 from kheads.lab.report.results import Results, read, read_run
 from kheads.lab.report.static import svg
-from kheads.lab.report.style import LOOKS, ON_WHITE
-from report_results import figures_of, series
+from kheads.lab.report.style import ON_WHITE, PALETTE, colour_of
+from report_results import changed, figures_of, only, series
 from synthetic_results import write_run, write_sweep
 
 
@@ -54,7 +56,7 @@ def test_the_csv_of_a_figure_has_every_point(sweep: Results) -> None:
     figure = quality_figure(sweep)
     assert figure
     rows = list(csv.DictReader(io.StringIO(figure_csv(figure))))
-    assert len(rows) == sum(len(line.x) for one in figure.panels if isinstance(one, Panel) for line in one.series)
+    assert len(rows) == sum(len(line.x) for one in figure.data if isinstance(one, Panel) for line in one.series)
     dsp = [float(row["y"]) for row in rows if row["series"] == "Joint DSP" and row["panel"] == "All K"]
     assert dsp == pytest.approx(series(figure, "Joint DSP").y)
 
@@ -80,21 +82,100 @@ def test_what_records_say_is_text_and_not_markup(written: list[Path]) -> None:
     assert "A made-up &lt;b&gt;reason&lt;/b&gt;." in text and "<b>reason" not in text
 
 
-def test_captions_say_what_was_run(sweep: Results) -> None:
-    run = "synthetic-nli, synthetic-mini (72 heads), 600 steps of batch 32"
+def test_what_was_run_is_said_once_and_not_under_every_figure(sweep: Results, written: list[Path]) -> None:
+    run = "synthetic-nli, synthetic-mini (72 heads), 600 steps of batch 32, seeds 0, 1 and 2, on 2 cores and 2 threads."
+    built = sweep_page.sweep_page(sweep)
+    assert built.lead.endswith(run) and ("Runs", run) in built.facts
     for figure in figures_of(sweep):
-        assert ("cores" if figure.key == "efficiency" else run) in figure.caption, figure.key
+        assert run not in figure.caption and ("cores" in figure.caption) == (figure.key == "efficiency"), figure.key
+
+
+def test_captions_say_what_differs_from_the_common_setting(sweep: Results) -> None:
+    some = only(sweep, lambda run: run.annealed or run.seed == 0)
+    pairs = [figure.caption for figure in figures_of(some) if figure.key.startswith("dynamics")]
+    assert pairs and not any("Here:" in caption for caption in pairs)  # these have every seed with annealing
+    fewer = only(sweep, lambda run: run.key != "voita" or run.seed == 0)
+    (caption,) = [figure.caption for figure in figures_of(fewer) if figure.key == "penalty"]
+    assert caption.endswith("Here: seed 0.")
+
+
+def test_the_page_opens_with_what_was_found_then_quality_and_the_claims_come_last(sweep: Results) -> None:
+    built = sweep_page.sweep_page(sweep)
+    assert [section.key for section in built.shown()] == [
+        "quality",
+        "penalty",
+        "efficiency",
+        "heads",
+        "dynamics",
+        "claims",
+        "failed",
+    ]
+    best, ahead, sure = built.findings
+    assert best.startswith("Unpruned, accuracy on mismatched is 82.50 %. The best pruned models: ")
+    assert "Joint DSP with 12, " in best and "points worse" in best and best.count(" with ") == 3
+    assert ahead.startswith("Ahead of the next best: Joint DSP at K = 1, 3, 6") and "mean over 3 seeds" in sure
+
+
+def test_the_findings_follow_from_the_numbers(sweep: Results) -> None:
+    def lift(record: dict[str, Any]) -> None:
+        if record["look"]["key"] == "ste":
+            for found in record["metrics"]["pruned"].values():
+                found["accuracy"] = 0.9
+
+    best, ahead, _ = findings(changed(sweep, lift))
+    assert "STE with 48 of 72 heads, 7.50 points better" in best and "Joint DSP" not in ahead
+    two = only(sweep, lambda run: run.seed < 2)
+    assert "mean over 2 seeds, which is too few to be sure" in findings(two)[-1]
+    assert "one run" in findings(only(sweep, lambda run: run.seed == 0))[-1]
+    alone = findings(only(sweep, lambda run: run.key == "ste"))
+    assert "unpruned" not in " ".join(alone).lower() and len(alone) == 2
+    speed = Results(sweep.folder, {}, (), (), sweep.efficiency, "")
+    assert findings(speed)[0].startswith("With 12 of 72 heads, the model is 1.3")
+
+
+def test_less_is_better_where_it_is(sweep: Results) -> None:
+    def perplexity(record: dict[str, Any]) -> None:
+        record["metric"] = "perplexity"
+        for stage in record["metrics"].values():
+            for found in stage.values():
+                found["perplexity"] = 1 / found["accuracy"]
+
+    best, ahead, _ = findings(changed(sweep, perplexity))
+    assert "perplexity on mismatched is 1.21" in best and "Perplexity worse" in best
+    assert ahead.startswith("Ahead of the next best: Joint DSP at K = 1, 3, 6")
+
+
+def test_figures_of_the_paper_are_called_the_papers(written: list[Path]) -> None:
+    numbers = re.findall(r'<span class="paper">(.*?)</span>', written[0].read_text().partition("claims-list")[0])
+    assert "the paper's Fig. 2" in numbers and "the paper's Tab. 3" in numbers
+    assert all(number.startswith("the paper's ") for number in numbers)
+
+
+def test_claims_without_data_are_folded(written: list[Path]) -> None:
+    folded = written[0].read_text().partition("<details>")[2].partition("</details>")[0]
+    assert "2 claims these results say nothing about" in folded and folded.count("<li>") == 2
+    assert "Cross-attention heads" in folded and "Pipelined DSP is better" not in folded
 
 
 def test_one_colour_for_each_method_in_every_figure(sweep: Results) -> None:
     colours: dict[str, set[str]] = {}
     for look in itertools.chain.from_iterable(figure.legend() for figure in figures_of(sweep)):
-        colours.setdefault(look.name, set()).add(look.colour)
+        colours.setdefault(look.label, set()).add(colour_of(look))
     assert all(len(found) == 1 for found in colours.values())
-    methods = [
-        LOOKS[key].colour for key in ("dsp", "dsp-pipelined", "ste", "voita", "michel", "retrain", "random", "none")
-    ]
-    assert len(set(methods)) == len(methods)
+    methods = [colour_of(look) for look in sweep.looks.values()]
+    assert methods == list(PALETTE[:7]) and len(set(PALETTE)) == len(PALETTE)
+
+
+def test_every_colour_of_the_palette_can_be_seen_on_a_light_and_on_a_dark_page() -> None:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in PALETTE:
+        for page_colour in ("#ffffff", "#171b22"):
+            dark, light = sorted((luminance(colour), luminance(page_colour)))
+            assert (light + 0.05) / (dark + 0.05) >= 3, (colour, page_colour)
 
 
 @pytest.mark.parametrize("kinds", [("encoder",), KINDS], ids=["encoder", "encoder-decoder"])
@@ -106,11 +187,13 @@ def test_one_run_has_a_page_of_its_own(kinds: tuple[str, ...], tmp_path: Path) -
     (figure,) = [item for item in built.sections[0].items if isinstance(item, Figure)]
     heat = figure.panels[0]
     assert isinstance(heat, Heat) and len(heat.marks) == 12 and len(heat.rows) == 6 * len(kinds)
+    assert [label.split()[-1] for label in heat.rows] == [str(layer) for _ in kinds for layer in range(6)]
+    assert heat.columns[0] == "0"  # heads and layers as the command line counts them
     values = [value for row in heat.values for value in row if value is not None]
     kept = [heat.values[row][column] or 0.0 for row, column in heat.marks]
     assert sorted(kept) == pytest.approx(sorted(values)[-12:])  # the dots are on the highest scores
     files = page.write(built, tmp_path / "page.html")
-    assert f"12 of {len(values)} heads kept" in files[0].read_text()
+    assert f"kept 12 of {len(values)} heads" in files[0].read_text()
 
 
 def test_latency_says_where_no_difference_was_measured(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from command import place
-from kheads.lab import jobs
-from kheads.lab.sweep import Engine, Here, Processes, Ray, Status, Store, drive, expand
+from kheads.lab.jobs import running as jobs
+from kheads.lab.jobs.job import Job
+from kheads.lab.sweep import Engine, Here, Processes, Ray, Status, Store, drive, expand, performing
 
 __all__ = ["place"]
 
@@ -140,20 +141,20 @@ def test_failures_are_recorded_and_tried_again(place: Path, monkeypatch: pytest.
     assert record["run"]["state"] == "failed" and {"settings", "versions", "machine"} <= record.keys()
     assert "Traceback" in (place / "out" / "work" / "dsp-k99-s0" / "log.txt").read_text()
 
-    real, calls = jobs.run, []
+    real, calls = performing.run_job, []
 
-    def without_training(job: jobs.Job, *args: Any, **kwargs: Any) -> Any:
+    def without_training(job: Job, *args: Any, **kwargs: Any) -> Any:
         calls.append(job.method)
         if job.method == "none":
             raise RuntimeError("CUDA out of memory\nand more")
         return real(job, *args, **kwargs)
 
-    monkeypatch.setattr(jobs, "run", without_training)
+    monkeypatch.setattr(performing, "run_job", without_training)
     given = config({"methods": ["michel"], "k": [3], "seeds": [1]})
     reasons = sweep(place / "out", given).reasons
     assert reasons["none-s1"] == "RuntimeError: CUDA out of memory and more"
     assert reasons["michel-k3-s1"].startswith("none-s1, which it needs, failed: RuntimeError") and calls == ["none"]
-    monkeypatch.setattr(jobs, "run", real)
+    monkeypatch.setattr(performing, "run_job", real)
     assert sweep(place / "out", given).reasons == {}
 
 
@@ -170,6 +171,18 @@ def test_a_result_of_other_settings_is_not_taken(place: Path) -> None:
     sweep(place / "out", config({"methods": ["none"], "seeds": [0]}))
     with pytest.raises(ValueError, match="holds none-s0 with max_steps = 3, and this sweep asks for 4; give another"):
         sweep(place / "out", config({"methods": ["none"], "seeds": [0]}, max_steps=4))
+
+
+def test_what_a_run_never_reads_may_change(place: Path) -> None:
+    """The number of examples to score with concerns methods that score, and not a finished run of one that learns."""
+    grid = {"methods": ["ste", "random"], "k": [3], "seeds": [0]}
+    sweep(place / "out", config(grid))
+    finished = records(place / "out")
+    with pytest.raises(ValueError, match="holds random-k3-s0 with estimate_examples = None, and this sweep asks for 4"):
+        sweep(place / "out", config(grid, estimate_examples=4))
+    only = {**grid, "methods": ["ste"]}
+    assert sweep(place / "out", config(only, estimate_examples=4)).count("done") == 1
+    assert records(place / "out") == finished
 
 
 def test_models_stay_where_they_are_asked_for(place: Path) -> None:

@@ -53,8 +53,8 @@ def test_an_axis_concerns_only_those_it_changes() -> None:
     michel = next(run for run in rates.runs if run.id == "michel-k6-s0-lr_0.001-estimate_examples_9")
     assert michel.model_from == "none-s0-lr_0.001" and michel.job.estimate_examples == 9 and michel.job.lr == 1e-3
     assert dict(michel.axes) == {"lr": 1e-3, "estimate_examples": 9}
-    own = plan({"methods": ["dsp"], "k": [6], "seeds": [0], "method_options": {"lr": [0.1]}})
-    assert ids(own) == ["dsp-k6-s0-method_options.lr_0.1"]
+    own = plan({"methods": ["dsp"], "k": [6], "seeds": [0], "method_options": {"gate_lr": [0.1]}})
+    assert ids(own) == ["dsp-k6-s0-gate_lr_0.1"]
 
 
 def test_one_training_of_voita_serves_every_k() -> None:
@@ -118,10 +118,10 @@ GRID = {"methods": ["dsp"], "k": [6], "seeds": [0]}
     [
         ({"job": JOB}, r"needs a \[grid\]"),
         ({"job": JOB, "grid": {"k": [1]}}, "needs `methods`"),
-        ({"job": JOB, "grid": {**GRID, "methods": ["best"]}}, "`methods` must be among none, dsp.*got 'best'"),
+        ({"job": JOB, "grid": {**GRID, "methods": ["best"]}}, "The method must be one of dsp, .*got 'best'"),
         ({"job": JOB, "grid": {**GRID, "k": []}}, "`k` must be a list of values"),
         ({"job": JOB, "grid": {**GRID, "k": [0]}}, "`k` must be whole numbers from 1 up; got 0"),
-        ({"job": JOB, "grid": {"methods": ["dsp"], "seeds": [0]}}, "needs -k"),
+        ({"job": JOB, "grid": {"methods": ["dsp"], "seeds": [0]}}, "needs `k`"),
         ({"job": JOB, "grid": {**GRID, "colour": [1]}}, "'colour' is neither a field of a job nor of a method here"),
         ({"job": JOB, "grid": {**GRID, "weight": [1]}}, "'weight' is neither"),
         ({"job": JOB, "grid": {**GRID, "seed": [1]}}, "'seed' is called `seeds`"),
@@ -129,11 +129,11 @@ GRID = {"methods": ["dsp"], "k": [6], "seeds": [0]}
         ({"job": {**JOB, "speed": 1}, "grid": GRID}, r"\[job\] has no `speed`"),
         ({"job": {**JOB, "seed": 1}, "grid": GRID}, r"`seed` does not belong in \[job\]; give `seeds` in \[grid\]"),
         ({"job": {"task": "mnli"}, "grid": GRID}, "needs `model`"),
-        ({"job": {**JOB, "task": "chess"}, "grid": GRID}, "`task` must be one of .*got 'chess'"),
+        ({"job": {**JOB, "task": "chess"}, "grid": GRID}, "The task must be one of .*got 'chess'"),
         ({"job": JOB, "grid": GRID, "methods": {"dsp": {"weight": 1}}}, r"\[methods.dsp\] has no `weight`"),
-        ({"job": JOB, "grid": GRID, "methods": {"best": {}}}, r"\[methods.best\] must be one of"),
+        ({"job": JOB, "grid": GRID, "methods": {"best": {}}}, "The method must be one of"),
         ({"job": JOB, "grid": GRID, "color": 1}, "a sweep has no `color`"),
-        ({"job": JOB, "grid": GRID, "methods": {"dsp": {"lr": -1.0}}}, "`lr` must be positive"),
+        ({"job": JOB, "grid": GRID, "methods": {"dsp": {"gate_lr": -1.0}}}, "`gate_lr` must be positive"),
     ],
 )
 def test_what_cannot_be_is_refused(config: dict[str, Any], message: str) -> None:

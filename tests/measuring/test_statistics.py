@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from kheads import Kept
-from kheads.measuring.statistics import Interval, agreement, bootstrap, mean_interval, median, paired_difference
+from kheads.measuring.statistics import (
+    Interval,
+    agreement,
+    bootstrap,
+    mean_interval,
+    median,
+    over_seeds,
+    paired_difference,
+    seed_means,
+)
 
 
 def test_two_values_give_their_range_and_one_gives_no_interval() -> None:
@@ -14,6 +23,26 @@ def test_two_values_give_their_range_and_one_gives_no_interval() -> None:
     single = mean_interval([0.5])
     assert (single.mean, single.count) == (0.5, 1)
     assert all(math.isnan(value) for value in (single.low, single.high, single.std))
+
+
+def test_two_values_are_a_range_and_more_are_an_interval() -> None:
+    assert mean_interval([1.0, 3.0]).is_range
+    assert not mean_interval([1.0]).is_range and not mean_interval([1.0, 2.0, 3.0]).is_range
+
+
+def test_seeds_are_drawn_and_not_their_runs() -> None:
+    """Two seeds with six K each are two values, however little the K of one seed differ."""
+    values = {(k, seed): seed + 0.01 * k for k in range(6) for seed in (0, 1)}
+    assert seed_means(values) == pytest.approx({0: 0.025, 1: 1.025})
+    found = over_seeds(values)
+    assert found.count == 2 and (found.low, found.high) == pytest.approx((0.025, 1.025))
+    pairs = mean_interval(list(values.values()))
+    assert pairs.count == 12 and pairs.high - pairs.low < found.high - found.low
+    assert found.mean == pytest.approx(pairs.mean)
+
+
+def test_a_seed_with_more_runs_does_not_weigh_more() -> None:
+    assert over_seeds({("a", 0): 1.0, ("b", 0): 1.0, ("a", 1): 4.0}).mean == 2.5
 
 
 def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:

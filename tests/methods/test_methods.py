@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+import documents
 import kheads
-from kheads import METHODS, discover, prune
+from kheads import DSP, METHODS, STE, Michel, Retrain, Voita, discover, prune
 from kheads.blocks.site import Site
-from kheads.methods import DSP, STE, Goal, Learned, Michel, Moment, Retrain, Voita
+from kheads.methods.base import Evidence, Goal, Learned, Moment
 from kheads.methods.michel import gradient_scores
-from kheads.training.pruning import Plan
+from kheads.training.plan import Plan
 from kheads.training.trainer import items_per_example
 from small_runs import arguments, data
 
@@ -51,12 +52,16 @@ def test_a_seed_decides(name: str, fresh: Fresh, tmp_path: Path) -> None:
     assert torch.allclose(first, other) == (name in ("michel", "retrain"))
 
 
-def test_methods_state_their_source_and_stand_in_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+def test_methods_state_their_source_and_stand_in_the_documents() -> None:
+    """The README and the page of methods have a row for each, and the page a section."""
+    readme, page = (documents.ROOT / "README.md").read_text(), (documents.DOCS / "methods.md").read_text()
+    table = documents.generator().methods()
+    assert '--8<-- "methods.md"' in page
     for key, method in METHODS.items():
         assert method.reference and method.idea and method.__doc__
         assert method.__module__ == f"kheads.methods.{key}" and method.__name__.lower() == key
-        assert f"| `{key}` |" in readme
+        assert f"| `{key}` |" in readme and f"| `{key}` |" in table
+        assert f"\n## {method.__name__}\n" in page
         assert getattr(kheads, method.__name__) is method
         with pytest.raises(dataclasses.FrozenInstanceError):
             method().anything = 1
@@ -114,8 +119,8 @@ def test_voita_pays_for_open_heads_and_reports_the_adjustment() -> None:
     voita = Voita(weight=0.5)
     w = torch.tensor([-100.0, 100.0, 100.0] + [-100.0] * 9, dtype=torch.float64)
     assert float(voita.penalty(w)) == pytest.approx(1.0)
-    assert voita.report(w, GOAL) == {"lambda": 0.5, "natural_heads": 2, "adjusted_heads": 1}
-    assert Voita(start=2.0).initial(12, 0).tolist() == [2.0] * 12
+    assert voita.report(w, GOAL) == {"weight": 0.5, "natural_heads": 2, "adjusted_heads": 1}
+    assert Voita(gate_start=2.0).initial(12, 0).tolist() == [2.0] * 12
     assert voita.initial(1000, 0).abs().max() <= 0.68
 
 
@@ -156,7 +161,8 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
         return torch.arange(12.0).double() if len(masks) % 2 else -torch.arange(12.0).double()
 
     monkeypatch.setattr(Michel, "_importance", importance)
-    scores = Michel(per_round=4).estimate(torch.nn.Linear(1, 1), GOAL, lambda: [], lambda *_: None, 0)  # type: ignore[arg-type]
+    nothing = Evidence(lambda label: [], lambda model, batch: (torch.zeros(()), torch.ones(1)), 0)
+    scores = Michel(per_round=4).estimate(torch.nn.Linear(1, 1), GOAL, nothing)
     assert [int(mask.sum()) for mask in masks] == [12, 8, 4, 3]
     assert all((later <= earlier).all() for earlier, later in pairwise(masks))
     assert torch.equal(masks[1], torch.tensor([0.0] * 4 + [1.0] * 8, dtype=torch.float64))
@@ -168,23 +174,18 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
     ("make", "message"),
     [
         (lambda: DSP(relaxation="soft"), "`relaxation` must be one of 'successive', 'threshold'; got 'soft'."),
-        (lambda: DSP(start=0), "`start` must be positive; got 0."),
+        (lambda: DSP(tau_start=0), "`tau_start` must be positive; got 0."),
         (lambda: DSP(cooldown=1.5), "`cooldown` must be a fraction from 0.0 to 1.0 or a number of steps; got 1.5."),
         (lambda: DSP(budget_cooldown=0.5), '`budget_cooldown` makes k fractional, which needs relaxation="threshold".'),
         (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short', 'frozen', 'translation'; got 'long'."),
         (lambda: DSP(noise=-1), "`noise` must not be negative; got -1."),
-        (lambda: STE(lr_schedule="step"), "`lr_schedule` must be one of 'linear', 'constant'; got 'step'."),
+        (lambda: STE(gate_lr_schedule="step"), "`gate_lr_schedule` must be one of 'linear', 'constant'; got 'step'."),
         (lambda: Voita(weight=-1), "`weight` must not be negative; got -1."),
         (lambda: Voita(search=-1), "`search` must not be negative; got -1."),
         (lambda: Michel(per_round=0), "`per_round` must be an integer from 1 up; got 0."),
         (
             lambda: Retrain(before_cut=-1),
             "`before_cut` must be a fraction from 0.0 to 1.0 or a number of steps; got -1.",
-        ),
-        (
-            lambda: Retrain(before_cut=9).parts(9),
-            "`before_cut` must leave steps for training after the cut; got 9 of 9. "
-            "Give a smaller one, or train longer.",
         ),
     ],
 )

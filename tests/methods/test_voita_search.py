@@ -21,7 +21,7 @@ PHASES = ["search-0", "search-1", "search-2", "gates"]
 
 
 def searched(model: Any, k: int, folder: Path, plan: Plan | None = None, **options: Any) -> Any:
-    method = Voita(weight=WEIGHT, lr=0.5, start=1.0, search=3, **options)
+    method = Voita(weight=WEIGHT, gate_lr=0.5, gate_start=1.0, search=3, **options)
     return prune(model, k, method, data("bert"), data("bert", 4), arguments(folder, max_steps=10), plan=plan)
 
 
@@ -30,14 +30,14 @@ def searched(model: Any, k: int, folder: Path, plan: Plan | None = None, **optio
 def test_the_nearest_of_those_tried_is_taken(k: int, fresh: Fresh, tmp_path: Path) -> None:
     """Every trial is reported, the search goes towards K, and the run uses the lambda that came nearest."""
     report = searched(fresh("bert"), k, tmp_path, search_steps=1.0).report
-    tried = report["lambda_search"]
-    assert [entry.keys() for entry in tried] == [{"lambda", "natural_heads"}] * 3
-    assert tried[0]["lambda"] == pytest.approx(WEIGHT)
+    tried = report["search"]
+    assert [entry.keys() for entry in tried] == [{"weight", "natural_heads"}] * 3
+    assert tried[0]["weight"] == pytest.approx(WEIGHT)
     for number, entry in enumerate(tried[:-1]):
         more = entry["natural_heads"] > k
-        assert all((later["lambda"] > entry["lambda"]) == more for later in tried[number + 1 :])
+        assert all((later["weight"] > entry["weight"]) == more for later in tried[number + 1 :])
     misses = [abs(entry["natural_heads"] - k) for entry in tried]
-    assert report["method"]["lambda"] == tried[misses.index(min(misses))]["lambda"]
+    assert report["method"]["weight"] == tried[misses.index(min(misses))]["weight"]
     assert min(misses) <= misses[0] and len({entry["natural_heads"] for entry in tried}) > 1
     # A trial as long as the run itself is the run itself: the search left the model and the seed alone.
     assert report["method"]["natural_heads"] == tried[misses.index(min(misses))]["natural_heads"]
@@ -45,7 +45,7 @@ def test_the_nearest_of_those_tried_is_taken(k: int, fresh: Fresh, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("plan", "steps"), [(Plan(), 2), (Plan(freeze_model=True, trained=True, gate_steps=20), 4)], ids=["joint", "frozen"]
+    ("plan", "steps"), [(Plan(), 2), (Plan(pipelined=True, trained=True, gate_steps=20), 4)], ids=["joint", "frozen"]
 )
 def test_trials_are_short_and_leave_the_model_alone(
     plan: Plan, steps: int, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,9 +76,9 @@ def test_a_search_needs_a_lambda_to_begin_with() -> None:
 def test_the_command_line_searches(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--method", "voita", "--search", "2", "--lambda", "0.1", "--gate-lr", "0.5")
+    words = ("--method", "voita", "--set", "search=2", "--set", "weight=0.1", "--set", "gate_lr=0.5")
     assert call(monkeypatch, "prune", "tiny", "-k", "4", *words, *TRAIN, "-o", "out", "--json") == 0
     report = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["report"]
-    assert len(report["lambda_search"]) == 2 and report["lambda_search"][0]["lambda"] == pytest.approx(0.1)
-    assert report["method"]["lambda"] in [entry["lambda"] for entry in report["lambda_search"]]
+    assert len(report["search"]) == 2 and report["search"][0]["weight"] == pytest.approx(0.1)
+    assert report["method"]["weight"] in [entry["weight"] for entry in report["search"]]
     assert json.loads((place / "out" / "result.json").read_text())["after"]["heads"] == 4

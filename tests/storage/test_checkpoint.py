@@ -98,7 +98,7 @@ def test_a_silent_head_survives_training(saved: Path) -> None:
     output = model.get_submodule(ghost).c_proj
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     bias = output.bias.detach().clone()
-    logits(model, inputs("gpt2")).square().mean().backward()
+    torch.autograd.backward(logits(model, inputs("gpt2")).square().mean())
     optimizer.step()
     assert not output.weight.any() and not torch.equal(output.bias, bias)
     output.weight.data.fill_(1)
@@ -173,7 +173,7 @@ def folder(fresh: Fresh, tmp_path: Path) -> Path:
     return kheads.save(model, tmp_path / "folder")
 
 
-def edit(folder: Path, change: Callable[[dict], object]) -> None:
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config)
     (folder / "config.json").write_text(json.dumps(config))

@@ -2,16 +2,22 @@
 
 import copy
 import io
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 
 import kheads
 from families import FAMILIES, inputs, logits
-from kheads import Gates, Kept, attach, detach, discover, gated
+from kheads import Kept, discover, gated, open_attention
+from kheads.surgery.gates import Gates, attach, detach
+from zoo import randomise
 
 Fresh = Callable[[str], Any]
 
@@ -250,6 +256,71 @@ def test_reentrant_checkpointing_is_refused(fresh: Fresh) -> None:
     model.enable_input_require_grads()
     with pytest.raises(RuntimeError, match="use_reentrant"):
         logits(model, inputs("bert"))
+
+
+class Little(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.attention(x, x, x, need_weights=False)[0]
+        return x + mixed
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # raised inside torch
+def test_compiled_gates_draw_outside_the_graph() -> None:
+    """torch.compile gives the same outputs and gradients, with one draw for each forward, and stops recompiling."""
+    draws: list[Tensor] = []
+
+    def draw(w: Tensor) -> Tensor:
+        draws.append(torch.from_numpy(w.detach().numpy() * (1 + len(draws))))
+        return half(w + draws[-1])
+
+    x, found = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0)), []
+    for compiled in (False, True):
+        draws.clear()
+        torch.compiler.reset()
+        model = open_attention(randomise(Little())).train()
+        gates = attach(model, Gates(discover(model), 3, draw, w=torch.linspace(-1, 1, 4)))
+        runs: Any = torch.compile(model, backend="aot_eager") if compiled else model
+        outputs, frames = [], []
+        for _ in range(4):
+            outputs.append(runs(x))
+            outputs[-1].square().sum().backward()
+            frames.append(counters["frames"]["total"])
+        assert len(draws) == 4 and frames[-1] == frames[-2] and (frames[0] > 0) == compiled
+        runs.eval()
+        found.append([*outputs, gates.w.grad, runs(x)])
+    for plain, other in zip(*found, strict=True):
+        assert torch.allclose(plain, other, atol=1e-6)
+
+
+# Stands in for the package's `__init__`, so that only what gates, removal and measuring need themselves is loaded.
+ALONE = """
+import sys, types
+kheads = types.ModuleType("kheads")
+kheads.__path__ = [sys.argv[1]]
+sys.modules["kheads"] = kheads
+import torch
+from torch import nn
+from kheads.anatomy import discover
+from kheads.measuring import measurement, live_memory, timing
+from kheads.surgery import adoption, gates, rebuild, removal
+
+model = rebuild.open_attention(nn.ModuleDict({"one": nn.MultiheadAttention(8, 2)}))
+sites = discover(model)
+attached = gates.attach(model, gates.Gates(sites, 1, torch.sigmoid))
+attached.redraw()
+removal.remove(model, gates.detach(model) and attached.kept())
+print(*sorted({"torch._dynamo", "transformers", "torch._inductor"} & sys.modules.keys()))
+"""
+
+
+def test_gates_and_removal_load_neither_dynamo_nor_transformers() -> None:
+    source = Path(kheads.__file__).parent
+    run = subprocess.run([sys.executable, "-c", ALONE, source], check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == ""
 
 
 def test_gates_of_another_model_are_refused(fresh: Fresh) -> None:

@@ -430,8 +430,9 @@ def test_the_trainer_takes_it_as_it_is(metric: str, tokenizer: BertTokenizer, tm
         save_strategy="no",
         dataloader_pin_memory=False,
     )
+    model: Any = BertForSequenceClassification
     trainer = Trainer(
-        BertForSequenceClassification(config),
+        model(config),
         arguments,
         train_dataset=encoded.train,
         eval_dataset=encoded.evals,

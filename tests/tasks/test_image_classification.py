@@ -14,8 +14,8 @@ from transformers import ViTImageProcessorPil
 import kheads
 from command import call
 from kheads import METHODS, tasks
-from kheads.lab import jobs
-from kheads.lab.jobs import Job
+from kheads.lab.jobs import running as jobs
+from kheads.lab.jobs.job import Job
 from kheads.storage import sources
 from kheads.tasks import image_classification
 from kheads.training.trainer import GatedTrainer
@@ -165,8 +165,8 @@ def _cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--max-length", "9"), "`--max-length` does not belong to --task image; leave it out."),
-        (("--column", "label=a"), "`--column` does not belong to --task image; leave it out."),
+        (("--max-length", "9"), "`--max-length` does not belong to the task image; leave it out."),
+        (("--column", "label=a"), "`--column` does not belong to the task image; it reads train, eval."),
     ],
 )
 def test_options_of_other_tasks_are_refused(

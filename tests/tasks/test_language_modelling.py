@@ -16,8 +16,8 @@ import kheads
 from command import call
 from families import VOCAB
 from kheads import METHODS, tasks
-from kheads.lab import jobs
-from kheads.lab.jobs import Job
+from kheads.lab.jobs import running as jobs
+from kheads.lab.jobs.job import Job
 from kheads.tasks import language_modelling
 from kheads.training.trainer import GatedTrainer
 
@@ -27,16 +27,15 @@ STEPS = ("--max-length", "8", "--max-steps", "2", "--batch-size", "4")
 DATA = ("--task", "clm", "--train", "train.txt", "--eval", "held=held.txt.gz")
 
 
-def tokenizer(begins: bool = False) -> PreTrainedTokenizerFast:
+def tokenizer(begins: bool = False) -> Any:
     """Words and line ends as tokens; with `begins`, texts begin with <bos>."""
     built = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
     split = [pre_tokenizers.Split("\n", "isolated"), pre_tokenizers.Split(" ", "removed")]
     built.pre_tokenizer = pre_tokenizers.Sequence(split)
     if begins:
         built.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=built, pad_token="<eos>", bos_token="<bos>", eos_token="<eos>", unk_token="<unk>"
-    )
+    make: Any = PreTrainedTokenizerFast  # its constructor has no types
+    return make(tokenizer_object=built, pad_token="<eos>", bos_token="<bos>", eos_token="<eos>", unk_token="<unk>")
 
 
 def text(lines: int, seed: int = 0) -> str:
@@ -144,13 +143,19 @@ def test_the_end_of_a_text_is_a_label_though_it_also_pads() -> None:
         (("--train", "latin.txt", "--eval", "held.txt.gz"), "latin.txt, line 2: not UTF-8 (byte 0xe9)"),
         (("--train", "train.txt", "--eval", "cut.txt.gz"), "cut.txt.gz, line 8: not a whole gzip file"),
         (("--train", "rows.jsonl", "--eval", "held.txt.gz"), "rows.jsonl holds rows, not plain text"),
-        (("--train", "train.txt"), "Give text files: --train FILE and --eval FILE."),
-        (("--eval", "held.txt.gz"), "Give training data: --train."),
+        (("--train", "train.txt"), "Give text files to train on and to evaluate (--train, --eval)."),
+        (("--eval", "held.txt.gz"), "Training data is missing; give `--train`"),
         (("--train", "train.txt", "--eval", "train=held.txt.gz"), "An evaluation set cannot be called 'train'"),
-        (("--train", "train.txt", "--eval", "held.txt.gz", "--column", "a"), "`--column` does not belong to --task"),
+        (
+            ("--train", "train.txt", "--eval", "held.txt.gz", "--column", "a"),
+            "`--column` does not belong to the task",
+        ),
         (("--train", "train.txt", "--eval", "held.txt.gz", "--max-length", "41"), "`--max-length` must be at most 40"),
-        (("--train", "train.txt", "--eval", "held.txt.gz", "--max-length", "1"), "`max_length` must be 2 or more"),
-        (("--train", "train.txt", "--eval", "held.txt.gz", "--max-train", "0"), "`max_train` must be an integer from"),
+        (("--train", "train.txt", "--eval", "held.txt.gz", "--max-length", "1"), "`--max-length` must be 2 or more"),
+        (
+            ("--train", "train.txt", "--eval", "held.txt.gz", "--max-train", "0"),
+            "`--max-train` must be an integer",
+        ),
     ],
 )
 def test_bad_files_end_in_one_sentence(
@@ -195,7 +200,8 @@ def test_a_model_that_sees_the_tokens_to_come_is_refused(place: Path, fresh: Fre
 
     config = BertConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
     config.initializer_range = 0.5
-    BertLMHeadModel(config).save_pretrained("mlm")
+    model: Any = BertLMHeadModel
+    model(config).save_pretrained("mlm")
     with pytest.raises(kheads.storage.sources.SourceError, match="sees the tokens to come"):
         kheads.storage.sources.language_model("mlm")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kheads.tasks import parallel
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs, read_hub, read_pairs, read_parallel
 
@@ -76,7 +75,7 @@ def test_a_data_set_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def offline(*args: Any) -> None:
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(parallel.datasets, "load_dataset", offline)
+    monkeypatch.setattr("datasets.load_dataset", offline)
     with pytest.raises(
         DataError, match=r"The data set nobody/nothing could not be loaded \(no network\); .*--train-source"
     ):

@@ -16,15 +16,17 @@ from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 import kheads
 from command import call
 from kheads import METHODS, discover
-from kheads.lab import jobs
 from kheads.lab.demos.translation import Recipe, run_demo
-from kheads.lab.jobs import Job, translation
-from kheads.methods import Goal
+from kheads.lab.jobs import running as jobs
+from kheads.lab.jobs import translation
+from kheads.lab.jobs.catalogue import Translation, data_of
+from kheads.lab.jobs.job import Job
+from kheads.methods.base import Goal
 from kheads.storage import sizes
 from kheads.tasks.bleu import Bleu
 from kheads.tasks.bpe import train_bpe
 from kheads.tasks.translating import translate
-from kheads.tasks.translation import numbers, perplexity, reference_log_probabilities
+from kheads.tasks.translation import from_parallel, numbers, perplexity, reference_log_probabilities
 
 QUICK = {"dataset": "numbers", "batch_tokens": 256, "beams": 2}
 
@@ -35,7 +37,8 @@ def made() -> Any:
     texts = numbers().sample(300, 12).texts()
     words = train_bpe(texts, 400)
     torch.manual_seed(0)
-    model = sizes.build("tiny", words).eval()
+    model: Any = sizes.build("tiny", words)
+    model.eval()
     with torch.no_grad():
         for path, weight in model.named_parameters():
             if path.endswith(sizes.BRANCHES):
@@ -96,10 +99,10 @@ def test_a_pretrained_model_of_another_family(made: Any, tmp_path: Path) -> None
 def test_the_tasks_own_hyperparameters() -> None:
     """The paper's for translation; what the user says comes first; other tasks keep theirs."""
     dsp = quick("dsp").chosen()
-    assert dsp == kheads.DSP(start=0.1, end=1e-8, cooldown=0.227, lr=0.2, lr_schedule="constant")
-    assert quick("dsp", method_options={"lr": 0.3}).chosen() == kheads.DSP.preset("translation", lr=0.3)
+    assert dsp == kheads.DSP(tau_start=0.1, tau_end=1e-8, cooldown=0.227, gate_lr=0.2, gate_lr_schedule="constant")
+    assert quick("dsp", method_options={"gate_lr": 0.3}).chosen() == kheads.DSP.preset("translation", gate_lr=0.3)
     assert quick("dsp", method_options={"preset": "short"}).chosen() == kheads.DSP.preset("short")
-    assert quick("ste").chosen() == kheads.STE(lr=0.2, lr_schedule="constant")
+    assert quick("ste").chosen() == kheads.STE(gate_lr=0.2, gate_lr_schedule="constant")
     assert quick("michel").chosen() == kheads.Michel(per_round=4)
     assert quick("voita").chosen() == kheads.Voita(weight=0.01)
     assert Job("m", k=3).chosen() == kheads.DSP.preset("short")
@@ -222,9 +225,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 TASK = ("--task", "translation")
-TRAINING = ("--train-source", "train.de", "--train-target", "train.en")
-FILES = (*TRAINING, "--eval-source", "dev=dev.de", "--eval-target", "dev=dev.en", "--no-clean")
-FAST = ("--vocab-size", "400", "--batch-tokens", "256", "--beams", "2", "--max-steps", "2")
+
+
+def sets(*settings: str) -> tuple[str, ...]:
+    return tuple(word for setting in settings for word in ("--set", setting))
+
+
+TRAINING = sets("train_source=train.de", "train_target=train.en")
+EVALUATION = sets("eval_source=dev=dev.de", "eval_target=dev=dev.en")
+FILES = (*TRAINING, *EVALUATION, *sets("clean=false"))
+FAST = (*sets("vocab_size=400", "batch_tokens=256", "beams=2"), "--max-steps", "2")
 
 
 def test_from_files_to_translations(
@@ -236,17 +246,18 @@ def test_from_files_to_translations(
     assert "bleu, dev" in told and "7 of 24 heads" in told and "encoder self" in told and "kheads translate out" in told
     assert call(monkeypatch, "heads", "out") == 0
     told = capsys.readouterr().out
-    assert "encoder self" in told and "decoder self" in told and "cross" in told and "7 of 24 heads" in told
+    assert "model.encoder.layers.1.self_attn " in told and "model.decoder.layers.0.encoder_attn " in told
+    assert "decoder" in told and "cross" in told and "7 of 24 heads" in told
     record = json.loads((place / "out" / "result.json").read_text())
     (place / "out").rename(place / "moved")
     for path in (*place.glob("train.*"), *place.glob("out*")):
         path.unlink()
-    files = ("--eval-source", "dev=dev.de", "--eval-target", "dev=dev.en", "--beams", "2", "--json")
+    files = (*EVALUATION, *sets("beams=2"), "--json")
     assert call(monkeypatch, "eval", "moved", *files) == 0
     metrics = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert metrics["dev"]["bleu"] == pytest.approx(record["metrics"]["pruned"]["dev"]["bleu"])
     assert call(monkeypatch, "translate", "moved", "dev.de", "--beams", "2", "-o", "dev.out") == 0
-    words, model = AutoTokenizer.from_pretrained(place / "moved"), kheads.load(place / "moved").eval()
+    words, model = AutoTokenizer.from_pretrained(place / "moved"), kheads.load(place / "moved")
     texts = (place / "dev.de").read_text(encoding="utf-8").splitlines()
     assert (place / "dev.out").read_text(encoding="utf-8").splitlines() == translate(model, words, texts, beams=2)
 
@@ -272,9 +283,9 @@ def test_the_demo_tells_its_story(tmp_path: Path, capsys: pytest.CaptureFixture[
     run_demo(tmp_path / "demo", recipe=recipe)
     told = capsys.readouterr().out
     for words in (
-        "unpruned",
-        "joint DSP",
-        "prune and retrain",
+        "Unpruned",
+        "Joint DSP",
+        "Prune and retrain",
         "Michel",
         "8 of 24 heads",
         "encoder self",
@@ -287,22 +298,22 @@ def test_the_demo_tells_its_story(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("prune", "tiny", "-k", "3", *TASK), "Give translation data in one way: --train-source"),
-        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--dataset", "numbers"), "Give translation data in one way"),
-        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--batch-size", "8"), "`--batch-size` does not belong to --task"),
-        (("prune", "tiny", "-k", "3", "--beams", "2", "--eval", "x"), "`--beams` belongs to --task translation"),
-        (("prune", "m", "-k", "3", "--task", "rte", "--tokenized"), "`--tokenized` belongs to --task translation"),
-        (("prune", "tiny", "-k", "3", *TASK, "--train-source", "train.de"), "--train-source needs --train-target"),
-        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--eval-source", "test=dev.de"), "'test' has one side"),
+        (("prune", "tiny", "-k", "3", *TASK), "Give translation data in one way: train_source"),
+        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--set", "dataset=numbers"), "Give translation data in one way"),
+        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--batch-size", "8"), "translation; use `batch_tokens`"),
+        (("prune", "tiny", "-k", "3", "--set", "beams=2", "--eval", "x"), "`beams` belongs to --task translation"),
+        (("prune", "m", "-k", "3", "--task", "rte", "--set", "tokenized=true"), "`tokenized` belongs to --task"),
+        (("prune", "tiny", "-k", "3", *TASK, "--set", "train_source=train.de"), "`train_source` needs `train_target`"),
+        (("prune", "tiny", "-k", "3", *TASK, *FILES, "--set", "eval_source=test=dev.de"), "'test' has one side"),
         (
-            ("prune", "tiny", "-k", "3", *TASK, "--train-source", "train.de", "--train-target", "short.en",
-             "--eval-source", "dev.de", "--eval-target", "dev.en"),
+            ("prune", "tiny", "-k", "3", *TASK,
+             *sets("train_source=train.de", "train_target=short.en", "eval_source=dev.de", "eval_target=dev.en")),
             "train.de, line 2: short.en has only 1 lines",
         ),
-        (("prune", "tiny", "-k", "99", *TASK, *FILES, *FAST), "`k` must be between 1 and 24"),
+        (("prune", "tiny", "-k", "99", *TASK, *FILES, *FAST), "`-k` must be between 1 and 24"),
         (("prune", "tiny", "-k", "3", *TASK, *FILES, "--max-length", "1"), "No training pair has at most 1 tokens"),
-        (("prune", "tiny", "-k", "3", *TASK, *FILES, *FAST, "--batch-tokens", "4"), "`batch_tokens` must be at least"),
-        (("prune", "nowhere", "-k", "3", *TASK, *FILES, "--vocab-size", "400"), "`--vocab-size` is for a new model"),
+        (("prune", "tiny", "-k", "3", *TASK, *FILES, *FAST, "--set", "batch_tokens=4"), "`batch_tokens` must be at"),
+        (("prune", "nowhere", "-k", "3", *TASK, *FILES, "--set", "vocab_size=400"), "`vocab_size` is for a new model"),
     ],
 )  # fmt: skip
 def test_bad_input_ends_in_one_sentence(
@@ -320,18 +331,18 @@ def test_bad_input_ends_in_one_sentence(
 
 
 def test_unknown_data_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="--task translation has no data option 'beam'"):
-        translation.settings({"beam": 3})
+    with pytest.raises(ValueError, match="`beam` does not belong to the task translation"):
+        data_of("translation", {"beam": 3})
 
 
 def test_a_multilingual_tokenizer_needs_its_languages(made: Any) -> None:
     """As mBART's: the tokenizer is told its languages, and a translation begins with the target's token."""
     model, _, _ = made
     words: Any = type("Tok", (), {"src_lang": "x", "convert_tokens_to_ids": lambda self, code: {"en_XX": 9}[code]})()
-    with pytest.raises(ValueError, match="Tok speaks many languages; give `--target-lang`"):
-        translation._set_languages(copy.deepcopy(model), words, {"source_lang": "de_DE", "target_lang": None})
+    with pytest.raises(ValueError, match="Tok speaks many languages; give `target_lang`"):
+        translation._set_languages(copy.deepcopy(model), words, Translation(source_lang="de_DE"))
     told = copy.deepcopy(model)
-    translation._set_languages(told, words, {"source_lang": "de_DE", "target_lang": "en_XX"})
+    translation._set_languages(told, words, Translation(source_lang="de_DE", target_lang="en_XX"))
     assert words.src_lang == "de_DE" and told.generation_config.forced_bos_token_id == 9
 
 
@@ -347,7 +358,7 @@ def test_two_processes_translate_together(place: Path) -> None:
     assert done.stdout.count("7 of 24 heads") == 1
     record = json.loads((place / "out" / "result.json").read_text())
     data = {"dev": ("dev.de", "dev.en")}
-    pairs = translation.translation.from_parallel(None, data).evals["dev"]
-    words, model = AutoTokenizer.from_pretrained(place / "out"), kheads.load(place / "out").eval()
+    pairs = from_parallel(None, data).evals["dev"]
+    words, model = AutoTokenizer.from_pretrained(place / "out"), kheads.load(place / "out")
     alone = Bleu()(translate(model, words, pairs.sources, beams=2), pairs.targets)
     assert alone["bleu"] == pytest.approx(record["metrics"]["pruned"]["dev"]["bleu"])

@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from families import PAD
 from kheads import DSP, GatedTrainer, prune
 from kheads.training.batching import TokenBatches, padding_share, token_batches
-from kheads.training.pruning import Plan
+from kheads.training.plan import Plan
 from small_runs import arguments, without_dropout
 
 Fresh = Callable[[str], Any]

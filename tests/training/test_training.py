@@ -15,11 +15,12 @@ import torch
 from accelerate import DistributedType
 from transformers import EarlyStoppingCallback
 
-from kheads import METHODS, discover, prune
-from kheads.methods import DSP, STE, Goal, Learned, Michel, Retrain, Voita
+from kheads import DSP, METHODS, STE, Michel, Retrain, Voita, discover, prune
+from kheads.methods.base import Goal, Learned
 from kheads.surgery.gates import attach
+from kheads.training.hooks import CHECKPOINTING
 from kheads.training.learned_gates import LearnedGates
-from kheads.training.pruning import Plan
+from kheads.training.plan import Plan
 from kheads.training.trainer import (
     GatedSeq2SeqTrainer,
     GatedTrainer,
@@ -71,6 +72,25 @@ def test_gradients_do_not_depend_on_accumulation(case: str, name: str, fresh: Fr
     assert seen[0]["kheads_gates.w"].abs().max() > 1e-5
 
 
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_a_loss_of_ones_own_does_not_depend_on_accumulation(accumulation: int, fresh: Fresh, tmp_path: Path) -> None:
+    """Eight rows in one step: the gradient is that of their mean loss, however they are split."""
+    rows = data("bert", 8)
+
+    def own(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        return 2 * torch.nn.functional.cross_entropy(outputs["logits"], labels)
+
+    changes = {"per_device_train_batch_size": 8 // accumulation, "gradient_accumulation_steps": accumulation}
+    args = _seq2seq(arguments(tmp_path, max_steps=1, max_grad_norm=0.0, **changes), smoothed=False)
+    trainer: Any = Spy(model=without_dropout(fresh("bert")), args=args, train_dataset=rows, compute_loss_func=own)
+    trainer.train()
+    plain = without_dropout(fresh("bert")).train()
+    batch = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
+    (2 * plain(**batch).loss).backward()
+    for name, parameter in plain.named_parameters():
+        assert parameter.grad is None or torch.allclose(trainer.seen[name], parameter.grad, atol=1e-5)
+
+
 def _seq2seq(args: Any, smoothed: bool) -> Any:
     from transformers import Seq2SeqTrainingArguments
 
@@ -117,7 +137,7 @@ def test_a_spike_in_the_gates_never_scales_the_models_update(
 def test_w_has_its_own_group_schedule_and_no_decay(fresh: Fresh, tmp_path: Path) -> None:
     for schedule, expected in (("linear", 0.5 * 0.5), ("constant", 0.5)):
         args = arguments(tmp_path, max_steps=4, weight_decay=0.1, lr_scheduler_type="cosine")
-        trainer = gated_trainer(fresh("bert"), args, data("bert"), STE(lr_schedule=schedule))
+        trainer = gated_trainer(fresh("bert"), args, data("bert"), STE(gate_lr_schedule=schedule))
         trainer.create_optimizer_and_scheduler(4)
         group = trainer.optimizer.param_groups[-1]
         assert [id(p) for p in group["params"]] == [id(trainer.gates.w)] and group["weight_decay"] == 0.0
@@ -143,7 +163,7 @@ def test_a_frozen_model_stays_as_it_was(fresh: Fresh, tmp_path: Path) -> None:
     """Pipelined: only w learns, and the weights that stay are those of the trained model."""
     model = fresh("bert")
     before = model.classifier.weight.detach().clone()
-    plan = Plan(freeze_model=True, trained=True, gate_steps=3)
+    plan = Plan(pipelined=True, trained=True, gate_steps=3)
     result = prune(model, 3, DSP(), data("bert"), data("bert", 4), arguments(tmp_path), plan=plan)
     assert torch.equal(result.model.classifier.weight, before) and result.model.classifier.weight.requires_grad
     assert [entry["step"] for entry in result.history["gates"]][-1] == 3
@@ -173,9 +193,14 @@ def test_prune_and_retrain_is_as_long_as_a_joint_run(fresh: Fresh, tmp_path: Pat
     assert same.kept == result.kept and same.metrics["recovered"] == result.metrics["pruned"]
 
 
+def test_a_cut_leaves_steps_for_after_it(fresh: Fresh, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="takes 9 of 9 steps and leaves none for after it"):
+        prune(fresh("bert"), 3, Retrain(before_cut=9), data("bert"), None, arguments(tmp_path, max_steps=9))
+
+
 def test_prune_and_retrain_has_no_frozen_model(fresh: Fresh, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`retrain` trains on after its cut; leave it out"):
-        prune(fresh("bert"), 3, Retrain(), data("bert"), None, arguments(tmp_path), plan=Plan(freeze_model=True))
+    with pytest.raises(ValueError, match=r"`pipelined` is for methods that learn gates .* retrain does not"):
+        prune(fresh("bert"), 3, Retrain(), data("bert"), None, arguments(tmp_path), plan=Plan(pipelined=True))
 
 
 def test_prune_and_retrain_by_epochs(fresh: Fresh, tmp_path: Path) -> None:
@@ -185,9 +210,7 @@ def test_prune_and_retrain_by_epochs(fresh: Fresh, tmp_path: Path) -> None:
     assert result.report["method"] == {"steps_before_cut": 2, "steps_after_cut": 4}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"bf16": True}, {"gradient_checkpointing": True}, {"gradient_accumulation_steps": 2}]
-)
+@pytest.mark.parametrize("changes", [{"bf16": True}, {CHECKPOINTING: True}, {"gradient_accumulation_steps": 2}])
 def test_common_training_options(changes: dict[str, Any], fresh: Fresh, tmp_path: Path) -> None:
     result = prune(fresh("bert"), 3, DSP(), data("bert"), data("bert", 4), arguments(tmp_path, **changes))
     assert len(result.kept) == 3 and result.report["largest_difference"] < 1e-4
@@ -210,7 +233,7 @@ def test_best_checkpoint_and_early_stopping(fresh: Fresh, tmp_path: Path) -> Non
     result = prune(
         fresh("bert"),
         3,
-        STE(lr=2.0),
+        STE(gate_lr=2.0),
         data("bert"),
         data("bert", 4),
         args,
@@ -256,7 +279,7 @@ from families import tiny
 from small_runs import arguments, data
 from transformers import TrainerCallback
 from kheads import DSP, Retrain, prune
-from kheads.training.pruning import Plan
+from kheads.training.plan import Plan
 torch.set_num_threads(1)
 folder, mode, method, phase = sys.argv[1:]
 class Kill(TrainerCallback):
@@ -307,30 +330,90 @@ def test_a_killed_run_resumes_to_the_same_end(method: str, phase: str, tmp_path:
     assert all(torch.equal(one["weights"][name], other["weights"][name]) for name in one["weights"])
 
 
+def resumed(fresh: Fresh, args: Any) -> Any:
+    """A trainer of its own that goes on from the newest checkpoint, if there is one."""
+    gated = gated_trainer(fresh("bert"), args, data("bert"), DSP())
+    gated.train(resume_from_checkpoint=newest_checkpoint(args.output_dir))
+    return gated
+
+
+def weights(trainer: Any) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+
+
+# 12 rows in batches of 4: five steps end in the middle of an epoch, six with one.
+@pytest.mark.parametrize(
+    "length", [{"max_steps": 5}, {"max_steps": 6}, {"max_steps": -1, "num_train_epochs": 1.5}], ids=str
+)
+def test_a_finished_training_is_not_trained_further(length: dict[str, Any], fresh: Fresh, tmp_path: Path) -> None:
+    args = arguments(tmp_path, save_strategy="steps", save_steps=1, logging_steps=1, **length)
+    first = resumed(fresh, args)
+    steps, log = first.state.global_step, first.state.log_history[:-1]  # the last entry is how long it took
+    for _ in range(2):
+        again = resumed(fresh, args)
+        assert again.state.global_step == steps == first.total_steps()
+        assert again.state.log_history == log and [entry["step"] for entry in log] == list(range(1, steps + 1))
+        assert weights(again).keys() == weights(first).keys()
+        assert all(torch.equal(weight, weights(first)[name]) for name, weight in weights(again).items())
+        assert newest_checkpoint(tmp_path) == str(tmp_path / f"checkpoint-{steps}")
+    longer = resumed(fresh, arguments(tmp_path, save_strategy="steps", save_steps=1, max_steps=8))
+    assert longer.state.global_step == 8
+
+
+def test_a_training_that_stopped_early_is_finished_with_its_best_weights(fresh: Fresh, tmp_path: Path) -> None:
+    every: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    best: dict[str, Any] = {"load_best_model_at_end": True, "metric_for_best_model": "score"}
+    args = arguments(tmp_path, max_steps=10, **best, **every)
+
+    def run(patience: int) -> Any:
+        scores = iter([0.5, 0.9, *[0.1] * 20])
+        model = fresh("bert")
+        trainer: Any = GatedTrainer(
+            model=model,
+            args=args,
+            train_dataset=data("bert"),
+            eval_dataset=data("bert", 4),
+            compute_metrics=lambda prediction: {"score": next(scores)},
+            callbacks=[EarlyStoppingCallback(patience)],
+        )
+        trainer.train(resume_from_checkpoint=newest_checkpoint(tmp_path))
+        return trainer
+
+    first, again = run(2), run(2)
+    assert first.state.global_step == again.state.global_step == 4
+    assert all(torch.equal(weight, weights(first)[name]) for name, weight in weights(again).items())
+    assert run(5).state.global_step > 4  # more patience: not finished
+
+
 PROCESSES = """
 import os, sys, torch
 sys.path.insert(0, {tests!r})
 from families import tiny
 from small_runs import arguments, data
 from kheads import METHODS, prune
-from kheads.training.pruning import Plan
+from kheads.training.plan import Plan
 torch.set_num_threads(1)
 folder = sys.argv[1]
 rank = os.environ["RANK"]
 out = {{}}
 for name in METHODS:
     args = arguments(folder, max_steps=3, per_device_train_batch_size=2, ddp_backend="gloo")
-    result = prune(tiny("bert"), 3, METHODS[name](), data("bert"), data("bert", 4), args, plan=Plan(trained=True))
-    out[name] = {{"scores": result.scores, "kept": result.kept.to_dict()}}
+    plan = Plan(trained=True, recover_steps=2)
+    result = prune(tiny("bert"), 3, METHODS[name](), data("bert"), data("bert", 4), args, plan=plan)
+    weight = result.model.classifier.weight.detach()
+    out[name] = {{"scores": result.scores, "kept": result.kept.to_dict(), "weight": weight}}
 torch.save(out, folder + f"/rank-{{rank}}.pt")
 """
 
 
 def test_two_processes_keep_the_same_heads(tmp_path: Path) -> None:
-    """Noise is shared: every process draws the same gates, so all end with the same scores."""
+    """Noise is shared: every process draws the same gates, so all end with the same scores, and the same weights.
+
+    The weights, too, after trainings that come after an evaluation.
+    """
     script = tmp_path / "script.py"
     script.write_text(PROCESSES.format(tests=str(Path(__file__).parents[1])))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29577"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     run = subprocess.run([*command, str(script), str(tmp_path)], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stderr[-3000:]
@@ -339,6 +422,7 @@ def test_two_processes_keep_the_same_heads(tmp_path: Path) -> None:
         assert first[name]["kept"] == second[name]["kept"] and torch.equal(
             first[name]["scores"], second[name]["scores"]
         )
+        assert torch.equal(first[name]["weight"], second[name]["weight"]), name
 
 
 def test_unsupported_backends_are_refused() -> None:

@@ -44,8 +44,8 @@ MODELS: Mapping[str, Callable[[], nn.Module]] = {
     "GPTBigCodeAttention": _build(
         "GPTBigCodeModel", n_layer=1, n_embd=16, n_head=4, multi_query=False, add_cross_attention=True
     ),
-    "Gemma3nTextAttention": _build("Gemma3nTextModel", num_hidden_layers=2, num_kv_shared_layers=1),
-    "Gemma4TextAttention": _build("Gemma4TextModel", num_hidden_layers=2, num_kv_shared_layers=1),
+    "Gemma3nTextAttention": _build("Gemma3nTextModel", num_hidden_layers=2, num_kv_shared_layers=0),
+    "Gemma4TextAttention": _build("Gemma4TextModel", num_hidden_layers=2, num_kv_shared_layers=0),
     "GroupViTAttention": _build("GroupViTVisionModel", depths=[1, 1, 1]),
     "InstructBlipAttention": _build(
         "InstructBlipVisionModel", **{**SEEN, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4}

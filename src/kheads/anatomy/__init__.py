@@ -7,11 +7,11 @@ from kheads.anatomy.discovery import (
     is_gated,
     locate,
     unknown,
-    unwrap,
 )
 from kheads.anatomy.layout import IndexedArgument, Layout, OwnTable, Plan, rows
 from kheads.anatomy.structure import guesses
 from kheads.anatomy.table import LAYOUTS, REFUSED, TYPES
+from kheads.blocks.site import unwrap
 
 __all__ = [
     "LAYOUTS",

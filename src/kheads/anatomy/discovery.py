@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -10,7 +11,7 @@ from torch import nn
 
 from kheads.anatomy.layout import Layout, segments, total_rows
 from kheads.anatomy.table import LAYOUTS, NOT_SITES, REFUSED
-from kheads.blocks.site import Site
+from kheads.blocks.site import Site, unwrap
 
 UNITS = ("group", "query")
 PROJECTIONS = ("Linear", "Conv1D", "NonDynamicallyQuantizableLinear", "FalconLinear")
@@ -91,9 +92,10 @@ def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(map(repr, UNITS))}; got {unit!r}.")
     model = unwrap(model)
-    _refuse_wrappers(model)
-    matched = {name: (module, layout) for name, module in model.named_modules() if (layout := _layout(module))}
-    _refuse_unknown(model, set(matched))
+    modules = dict(model.named_modules())
+    _refuse_wrappers(model, modules.values())
+    matched = {name: (module, layout) for name, module in modules.items() if (layout := _layout(module))}
+    _refuse_unknown(modules, set(matched))
     if not matched:
         raise UnsupportedModelError(
             f"{type(model).__name__} has no attention heads that kheads could find. {_advice()}"
@@ -102,19 +104,6 @@ def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
     return tuple(
         _located(name, module, layout, unit, name in timekeepers) for name, (module, layout) in matched.items()
     )
-
-
-def unwrap(model: Any) -> Any:
-    """Looks through DistributedDataParallel, DataParallel and torch.compile."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"`model` must be a torch module; got {type(model).__name__}.")
-    while True:
-        if type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
-            model = model.module
-        elif hasattr(model, "_orig_mod"):
-            model = model._orig_mod
-        else:
-            return model
 
 
 def is_ghost(module: nn.Module) -> bool:
@@ -228,8 +217,8 @@ def _timekeepers(matched: dict[str, tuple[nn.Module, Layout]]) -> set[str]:
     return names
 
 
-def _refuse_wrappers(model: nn.Module) -> None:
-    for module in model.modules():
+def _refuse_wrappers(model: nn.Module, modules: Iterable[nn.Module]) -> None:
+    for module in modules:
         package = type(module).__module__.partition(".")[0]
         if package == "peft":
             raise UnsupportedModelError(
@@ -250,25 +239,33 @@ def unknown(model: nn.Module) -> dict[str, nn.Module]:
     Raises:
         UnsupportedModelError: one of them is on the list of refusals.
     """
-    return _unknown(model, {name for name, module in model.named_modules() if _layout(module)})
+    modules = dict(model.named_modules())
+    return _unknown(modules, {name for name, module in modules.items() if _layout(module)})
 
 
-def _unknown(model: nn.Module, matched: set[str]) -> dict[str, nn.Module]:
+def _unknown(modules: Mapping[str, nn.Module], matched: set[str]) -> dict[str, nn.Module]:
     found = {}
-    for name, module in model.named_modules():
-        if name in matched or any(name.startswith(f"{site}.") or not site for site in matched):
+    around = {name for site in matched for name in _outside(site)}
+    for name, module in modules.items():
+        if name in matched or not matched.isdisjoint(_outside(name)):
             continue
         cls = type(module).__name__
         if cls in REFUSED and type(module).__module__.partition(".")[0] in ("transformers", "torch"):
             raise UnsupportedModelError(f"{name or 'The model'} is a {cls}, which kheads cannot prune: {REFUSED[cls]}")
-        inner = any(site.startswith(f"{name}.") for site in matched)
-        if _looks_like_attention(module) and not inner and cls not in NOT_SITES:
+        if name not in around and cls not in NOT_SITES and _looks_like_attention(module):
             found[name] = module
     return found
 
 
-def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
-    for name, module in _unknown(model, matched).items():
+def _outside(name: str) -> Iterator[str]:
+    """The names of the modules around the one of that name, from the nearest to the model itself, ""."""
+    while name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def _refuse_unknown(modules: Mapping[str, nn.Module], matched: set[str]) -> None:
+    for name, module in _unknown(modules, matched).items():
         raise UnsupportedModelError(
             f"{name or 'The model'} is a {type(module).__module__}.{type(module).__name__}, an attention that kheads "
             f"does not know. {_advice()}"
@@ -277,10 +274,9 @@ def _refuse_unknown(model: nn.Module, matched: set[str]) -> None:
 
 def _looks_like_attention(module: nn.Module) -> bool:
     cls = type(module).__name__.lower()
-    children = dict(module.named_children())
+    children = {name for name, _ in module.named_children()}
     named = ("attention" in cls or "attn" in cls) and any(True for _ in module.parameters())
-    apart = any(all(name in children for name in names) for names in APART)
-    return named or apart or any(name in children for name in TOGETHER)
+    return named or not children.isdisjoint(TOGETHER) or any(children.issuperset(names) for names in APART)
 
 
 def _refuse_projection(name: str, projection: Any) -> None:
@@ -305,11 +301,11 @@ def child(module: nn.Module, path: str) -> Any:
 def _outputs(projection: Any) -> int:
     if isinstance(projection, nn.Parameter):
         return projection.shape[0]
-    return projection.nf if hasattr(projection, "nf") else projection.out_features
+    return int(projection.nf if hasattr(projection, "nf") else projection.out_features)
 
 
 def _inputs(projection: Any) -> int:
-    return projection.nx if hasattr(projection, "nx") else projection.in_features
+    return int(projection.nx if hasattr(projection, "nx") else projection.in_features)
 
 
 def _advice() -> str:

@@ -15,7 +15,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -122,30 +123,37 @@ def total_rows(text: str, size: Callable[[str], int], heads: int, kv: int) -> in
     return sum(repeats[over] * block_size(over, names, size, group) for over, names in segments(text))
 
 
-def rows(text: str, size: Callable[[str], int], heads: int, kv: int, plan: Plan) -> list[int]:
+def places(heads: Sequence[int], width: int) -> Tensor:
+    """Indices of what belongs to the heads, in their order, on an axis where each has `width` entries."""
+    return _spread(torch.tensor(heads, dtype=torch.long) * width, width).flatten()
+
+
+def rows(text: str, size: Callable[[str], int], heads: int, kv: int, plan: Plan) -> Tensor:
     """Indices, on a projection's output axis, of what belongs to the heads that stay, in their new order."""
-    indices: list[int] = []
+    indices = []
     offset = 0
     for over, names in segments(text):
         block = block_size(over, names, size, plan.group)
         if over == "group":
-            indices += _group_rows(names, size, plan, block, offset)
+            indices.append(_group_rows(names, size, plan, block) + offset)
         else:
-            kept = plan.kv if over == "kv" else plan.query
-            indices += [offset + head * block + row for head in kept for row in range(block)]
+            indices.append(places(plan.kv if over == "kv" else plan.query, block) + offset)
         offset += block * (heads if over == "query" else kv)
-    return indices
+    return indices[0] if len(indices) == 1 else torch.cat(indices)
 
 
-def _group_rows(names: Sequence[str], size: Callable[[str], int], plan: Plan, block: int, offset: int) -> list[int]:
+def _group_rows(names: Sequence[str], size: Callable[[str], int], plan: Plan, block: int) -> Tensor:
     """Rows of the new groups: each takes its query heads and a copy of the keys and values they shared."""
-    indices: list[int] = []
-    for number, kv_head in enumerate(plan.kv):
-        start = offset + kv_head * block
-        members = [head % plan.group for head in plan.query[number * plan.new_group : (number + 1) * plan.new_group]]
-        for name in names:
-            repeats = plan.group if name == "q" else 1
-            kept = members if name == "q" else [0]
-            indices += [start + head * size(name) + row for head in kept for row in range(size(name))]
-            start += repeats * size(name)
-    return indices
+    start = torch.tensor(plan.kv, dtype=torch.long) * block
+    members = torch.tensor(plan.query, dtype=torch.long).view(len(plan.kv), plan.new_group) % plan.group
+    indices = []
+    for name in names:
+        first = start.unsqueeze(1) + members * size(name) if name == "q" else start.unsqueeze(1)
+        indices.append(_spread(first, size(name)).flatten(1))
+        start = start + size(name) * (plan.group if name == "q" else 1)
+    return torch.cat(indices, 1).flatten()
+
+
+def _spread(starts: Tensor, width: int) -> Tensor:
+    """Each start with the `width - 1` indices after it, on one more axis."""
+    return starts.unsqueeze(-1) + torch.arange(width)

@@ -12,8 +12,8 @@ class Constraints:
     """What a selection must honour besides K. All of them hold exactly, together, or `select` says why not.
 
     Attributes:
-        min_per_site: Keep at least this many heads in every site.
-        uniform: Keep the same number of heads in every site.
+        min_per_site: Keep at least this many heads per site.
+        uniform: Keep equally many heads in every site.
         protected: Heads that stay whatever their scores: {site name: [head, ...]}.
         quotas: Keep exactly this many heads of a kind: {kind: count}.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -28,12 +29,15 @@ class Kept:
     @classmethod
     def from_mask(cls, mask: Tensor, sites: Sequence[Site]) -> Kept:
         """Reads an (N,) tensor that is non-zero where a block stays."""
-        parts = mask.split([site.count for site in sites])
-        return cls(
-            tuple(
-                (site.name, tuple(part.nonzero().flatten().tolist())) for site, part in zip(sites, parts, strict=True)
-            )
-        )
+        places, size = spans(sites), total(sites)
+        if mask.shape != (size,):
+            raise ValueError(f"`mask` must have shape ({size},), one number per block; got {tuple(mask.shape)}.")
+        kept = mask.nonzero().flatten().cpu()
+        starts = torch.tensor([place.start for _, place in places], dtype=torch.long)
+        bounds = torch.cat([torch.searchsorted(kept, starts), torch.tensor([len(kept)])])
+        indices = (kept - starts.repeat_interleave(bounds.diff())).tolist()
+        each = zip(sites, pairwise(bounds.tolist()), strict=True)
+        return cls(tuple((site.name, tuple(indices[begin:end])) for site, (begin, end) in each))
 
     @classmethod
     def everything(cls, sites: Sequence[Site]) -> Kept:

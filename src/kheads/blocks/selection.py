@@ -88,7 +88,7 @@ def _demands(k: int, sites: tuple[Site, ...], constraints: Constraints) -> Itera
     least = _least_per_site(k, sites, constraints)
     quotas = _checked_quotas(k, sites, constraints)
     places = {site.name: torch.arange(place.start, place.stop) for site, place in spans(sites)}
-    for site in sites:
+    for site in sites if least else ():
         yield _Demand(places[site.name], least, constraints.uniform, f"Site {site.name!r}")
     for kind, quota in quotas.items():
         yield _Demand(

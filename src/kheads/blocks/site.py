@@ -38,15 +38,29 @@ class Site:
     output: str = ""
 
     def projection(self, model: nn.Module) -> nn.Module:
-        """The output projection of this site in `model`."""
-        return model.get_submodule(self.output)
+        """The output projection of this site in `model`, which may be wrapped as `discover` allows."""
+        found: nn.Module = unwrap(model).get_submodule(self.output)
+        return found
 
     def weight(self, model: nn.Module) -> Tensor:
-        """What the output projection does with each block: (outputs, blocks, width)."""
+        """What the output projection does with each block: (outputs, blocks, width), a view of its weight."""
         projection: Any = self.projection(model)
         weight: Tensor = projection.weight.T if hasattr(projection, "nf") else projection.weight  # Conv1D: inputs first
         # An emptied site may keep one silent block, which does not count.
-        return weight[:, : self.count * self.width].unflatten(1, (self.count, self.width))
+        return weight[:, : self.count * self.width].view(len(weight), self.count, self.width)
+
+
+def unwrap(model: Any) -> Any:
+    """Looks through DistributedDataParallel, DataParallel and torch.compile."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"`model` must be a torch module; got {type(model).__name__}.")
+    while True:
+        if type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
 
 
 def total(sites: Iterable[Site]) -> int:

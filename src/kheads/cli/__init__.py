@@ -8,6 +8,8 @@ from kheads.cli.evaluate import evaluate
 from kheads.cli.export import export
 from kheads.cli.heads import heads
 from kheads.cli.measure import measure
+from kheads.cli.methods import methods, tasks
+from kheads.cli.pack import pack
 from kheads.cli.prune import prune
 from kheads.cli.report import report
 from kheads.cli.sweep import sweep
@@ -15,7 +17,6 @@ from kheads.cli.translate import translate
 
 __all__ = ["main"]
 
-for command in (heads, prune, translate, measure, sweep, report, choose, export, demo):
-    app.command()(command)
+for command in (heads, prune, evaluate, measure, export, methods, tasks, sweep, report, pack, choose, translate, demo):
+    app.command(name=command.__name__)(command)
 app.add_typer(data, name="data")
-app.command(name="eval")(evaluate)

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group
 
 from kheads.cli.app import JsonOption
-from kheads.cli.report import EfficiencyOption
-from kheads.lab import terminal
-from kheads.lab.report import choosing
-from kheads.lab.report.choosing import Choice, Option
-from kheads.lab.report.results import read
+from kheads.cli.report import EfficiencyOption, ResultsArgument
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from kheads.lab.report.choosing import Choice, Option
 
 
 def choose(
-    folder: Annotated[Path, typer.Argument(help="Results of a sweep.")],
+    folder: ResultsArgument,
     at_least: Annotated[
-        float | None, typer.Option(help="The smallest K whose quality is at least this good, such as 0.80.")
+        float | None, typer.Option(help="Take the smallest K whose quality is at least this good, such as 0.80.")
     ] = None,
-    max_ms: Annotated[float | None, typer.Option(help="The largest K within so many milliseconds a batch.")] = None,
+    max_ms: Annotated[
+        float | None, typer.Option(help="Take the largest K within this many milliseconds a batch.")
+    ] = None,
     max_params: Annotated[
-        str | None, typer.Option(help="The largest K within so many parameters, such as 80M.")
+        str | None, typer.Option(help="Take the largest K within this many parameters, such as 80M.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Only this method (dsp, dsp-pipelined, ...); the best one at each K otherwise.")
+        str | None, typer.Option(help="Consider only this method, by its key. Default: the best one at each K.")
     ] = None,
     evaluation: Annotated[str | None, typer.Option("--set", help="The evaluation set that counts.")] = None,
     efficiency: EfficiencyOption = None,
@@ -38,7 +38,18 @@ def choose(
 
     Example: `kheads choose results --at-least 0.80`
     """
-    if sum(given is not None for given in (at_least, max_ms, max_params)) != 1:
+    import json
+
+    from kheads.lab import terminal
+    from kheads.lab.report import choosing
+    from kheads.lab.report.results import is_run, read
+
+    limits = {"--at-least": at_least, "--max-ms": max_ms, "--max-params": max_params}
+    given = {option: value for option, value in limits.items() if value is not None}
+    if is_run(folder) and len(given) <= 1:
+        _one_run(folder, given, evaluation, as_json)
+        return
+    if len(given) != 1:
         raise ValueError("Give one of --at-least, --max-ms and --max-params.")
     results = read(folder, evaluation, efficiency or ())
     if at_least is not None:
@@ -53,22 +64,65 @@ def choose(
     terminal.console().print(_shown(choice, results.metric))
 
 
+def _one_run(folder: Path, given: dict[str, Any], evaluation: str | None, as_json: bool) -> None:
+    """One run is no choice; what it says of its K is told all the same."""
+    import dataclasses
+    import json
+
+    from kheads.lab import terminal
+    from kheads.lab.report.alone import alone, how_to_choose
+    from kheads.lab.report.results import read_run
+
+    run, _ = read_run(folder)
+    found = alone(run, evaluation)
+    enough = _enough(found, given)
+    option, value = next(iter(given.items()), ("--at-least", "QUALITY"))
+    verdict = "" if enough is None else f" It {'meets' if enough else 'does not meet'} {option} {value}."
+    why = f"{found.told()}{verdict} {how_to_choose(run, folder, f'{option} {value}')}"
+    if as_json:
+        plain = {**dataclasses.asdict(found), "enough": enough}
+        print(json.dumps({"chosen": None, "why": why, "options": [], "run": plain}))
+        return
+    terminal.console().print(f"[bold]K = {found.k}[/bold]\n{why.replace('[', chr(92) + '[')}")
+
+
+def _enough(found: Any, given: dict[str, Any]) -> bool | None:
+    """Whether a run meets what was asked for; None where nothing was asked, or that is not known."""
+    from kheads.lab.report.alone import reaches
+    from kheads.lab.report.choosing import parse_count
+
+    if "--at-least" in given:
+        return reaches(found, given["--at-least"])
+    return bool(found.parameters <= parse_count(given["--max-params"])) if "--max-params" in given else None
+
+
 def _shown(choice: Choice, metric: str) -> Group:
+    from rich.console import Group
+
+    from kheads.lab import terminal
+
     rows = [_row(option, metric, option == choice.option) for option in reversed(choice.options)]
-    table = terminal.rows_table("", ("K", "method", metric, "95 % interval", "parameters", "ms"), rows)
+    columns = ("K", "method", metric, _ends_name(choice), "parameters", "ms")
+    table = terminal.rows_table("", columns, rows)
     return Group(f"[bold]K = {choice.option.k}[/bold]", choice.why.replace("[", r"\["), table)
 
 
+def _ends_name(choice: Choice) -> str:
+    """The intervals are ranges where there are two seeds."""
+    ranges = any(option.quality is not None and option.quality.is_range for option in choice.options)
+    return "range of seeds" if ranges else "95 % interval"
+
+
 def _row(option: Option, metric: str, chosen: bool) -> list[str]:
+    from kheads.lab import terminal
+
     quality = option.quality
-    spread = quality is not None and math.isfinite(quality.low)
+    ends = [] if quality is None else [end for end in (quality.low, quality.high) if end == end]  # NaN: one seed
     cells = [
         f"{'→ ' if chosen else ''}{option.k}",
         option.method or "-",
         "-" if quality is None else terminal.metric(metric, quality.mean),
-        f"{terminal.metric(metric, quality.low)} to {terminal.metric(metric, quality.high)}"
-        if quality and spread
-        else "-",
+        " to ".join(terminal.metric(metric, end) for end in ends) or "-",
         "-" if option.parameters is None else f"{option.parameters:,.0f}",
         "-" if option.ms is None else f"{option.ms:.1f}",
     ]

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from kheads.lab import terminal
-from kheads.tasks import iwslt14 as preparation
-
 data = typer.Typer(no_args_is_help=True, help="Prepare data. Example: `kheads data iwslt14 de-en.tgz -o iwslt14`")
 
 
@@ -28,14 +25,17 @@ def iwslt14(
 
     Example: `kheads data iwslt14 de-en.tgz -o iwslt14`
     """
+    from kheads.lab import terminal
+    from kheads.tasks import iwslt14 as preparation
+
     counts = preparation.prepare(raw, output, overwrite)
     console = terminal.console()
     rows = [(name, f"{count:,}") for name, count in counts.items()]
     console.print(terminal.rows_table(str(output), ("set", "pairs"), rows))
     console.print(
-        f"Next: kheads prune iwslt --task translation --tokenized --max-length 256 -k 12 -o pruned\n"
-        f"  --train-source {output}/train.de --train-target {output}/train.en\n"
-        f"  --eval-source valid={output}/valid.de --eval-target valid={output}/valid.en\n"
-        f"  --eval-source test={output}/test.de --eval-target test={output}/test.en",
+        f"Next: kheads prune iwslt --task translation --set tokenized=true --max-length 256 -k 12 -o pruned\n"
+        f"  --set train_source={output}/train.de --set train_target={output}/train.en\n"
+        f"  --set eval_source=valid={output}/valid.de --set eval_target=valid={output}/valid.en\n"
+        f"  --set eval_source=test={output}/test.de --set eval_target=test={output}/test.en",
         soft_wrap=True,
     )

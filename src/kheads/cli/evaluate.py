@@ -1,97 +1,93 @@
-"""kheads eval: what a pruned model reaches."""
+"""kheads eval: what a model reaches."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-import torch
 import typer
 
-from kheads.cli.app import ColumnOption, EvalOption, JsonOption, TaskOption, pairs, refuse_foreign_data
-from kheads.cli.translation import (
-    Beams,
-    DatasetName,
-    EvalSource,
-    EvalTarget,
-    SourceLang,
-    TargetLang,
-    Tokenized,
-    refuse_translation,
-    translation_data,
-)
-from kheads.lab import jobs, terminal
-from kheads.lab.jobs import Job, translation
-from kheads.storage import sources
-from kheads.storage.model_folder import load
+from kheads.cli.app import JsonOption
+from kheads.cli.flags import command, extra, flag
+from kheads.cli.front import NAMES, SHAPED
+from kheads.cli.prune import data
+from kheads.lab.jobs.catalogue import LabelledFiles
+from kheads.lab.jobs.job import DEFAULTS, Job
+from kheads.lab.options import options_of
+from kheads.methods.registry import UNPRUNED
+
+TEXT = """Evaluate a model with a task head, pruned or not.
+
+Example: `kheads eval pruned --eval mismatched=dev_mm.jsonl`
+"""
+FRONT = ("task", "eval", "columns", "max_eval", "max_length", "batch_size")
 
 
-def evaluate(
-    folder: Annotated[str, typer.Argument(help="A folder that kheads saved; for clm and image any model.")],
-    evaluation: EvalOption = None,
-    task: TaskOption = None,
-    column: ColumnOption = None,
-    max_eval: Annotated[int | None, typer.Option(help="Use so many rows of each evaluation set.")] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Cut texts to so many tokens; for clm the length of a block. 128 if not given.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples per step; 64 if not given, 32 for clm.")] = None,
-    eval_source: EvalSource = None,
-    eval_target: EvalTarget = None,
-    dataset: DatasetName = None,
-    tokenized: Tokenized = None,
-    source_lang: SourceLang = None,
-    target_lang: TargetLang = None,
-    beams: Beams = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Evaluate a pruned model.
+def _parameters() -> list[inspect.Parameter]:
+    declared = {**options_of(Job), **options_of(LabelledFiles)}
+    folder = Annotated[str, typer.Argument(help="A folder or a hub name.", show_default=False)]
+    sets = typer.Option("--set", metavar="NAME=VALUE", help="Set any other field of the task; repeatable.")
+    return [
+        inspect.Parameter("folder", inspect.Parameter.KEYWORD_ONLY, annotation=folder),
+        *(flag(declared[name], "Data", *NAMES.get(name, ()), **SHAPED.get(name, {})) for name in FRONT),
+        extra("sets", list[str] | None, sets),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
+    ]
 
-    Example: `kheads eval pruned --eval mismatched=dev_mm.jsonl`
-    """
-    given = dict(locals())
-    if _translates(folder, task):
-        metrics = _translation(folder, given)
-    else:
-        refuse_translation(given, task)
-        metrics = _by_job(folder, given)
-    if as_json:
+
+def _run(given: Mapping[str, Any]) -> None:
+    from kheads.cli.settings import make_job
+
+    folder = given["folder"]
+    job = make_job(
+        {
+            "model": folder,
+            "method": UNPRUNED,
+            "task": given["task"] or ("translation" if _translates(folder) else None),
+            "data": data(given),
+            **{name: given[name] for name in ("max_eval", "max_length", "batch_size")},
+        },
+        given["sets"] or (),
+    )
+    metrics = _metrics(job, given["batch_size"], given["as_json"])
+    if given["as_json"]:
         print(json.dumps(metrics))
         return
+    from kheads.lab import terminal
+
     rows = [(name, key, _shown(key, value)) for name, found in metrics.items() for key, value in found.items()]
     terminal.console().print(terminal.rows_table(folder, ("set", "metric", "value"), rows))
 
 
-def _translates(folder: str, task: str | None) -> bool:
-    """Whether that is the task, or what a pruned model is for where none is named."""
-    if task is not None or not sources.is_pruned(folder):
-        return task == "translation"
-    built = load(folder)
+evaluate = command(_parameters(), _run, "eval", TEXT)
+
+
+def _metrics(job: Job, batch_size: int | None, quiet: bool) -> dict[str, Any]:
+    from kheads.lab.jobs.running import evaluate as evaluate_job
+    from kheads.lab.jobs.running import prepare_evaluation
+
+    return evaluate_job(prepare_evaluation(job), batch_size or _usual(job), quiet=quiet)
+
+
+def _usual(job: Job) -> int | None:
+    return None if job.batch_size == DEFAULTS["batch_size"] else job.batch_size
+
+
+def _translates(folder: str) -> bool:
+    """Whether a pruned model is an encoder-decoder, so that the task need not be named."""
+    from kheads.storage import sources
+
+    if not sources.is_pruned(folder):
+        return False
+    from kheads.storage.model_folder import load
+
+    built: Any = load(folder)
     return bool(built.config.is_encoder_decoder and built.can_generate())
 
 
-def _translation(folder: str, given: dict[str, Any]) -> dict[str, Any]:
-    built: Any = load(folder)
-    if torch.accelerator.is_available():
-        built.to(torch.accelerator.current_accelerator())
-    files = {"eval": pairs(given["evaluation"], "eval"), "columns": pairs(given["column"], "source")}
-    options = translation.settings({**files, **translation_data(given)})
-    task = translation.load(options).sample(None, given["max_eval"])
-    return translation.score(built, sources.tokenizer(folder), task, options)
-
-
-def _by_job(folder: str, given: dict[str, Any]) -> dict[str, Any]:
-    refuse_foreign_data(given["task"], given)
-    job = Job(
-        model=folder,
-        method="none",
-        task=given["task"],
-        data={"eval": pairs(given["evaluation"], "eval"), "columns": pairs(given["column"], "text")},
-        max_eval=given["max_eval"],
-        max_length=Job.max_length if given["max_length"] is None else given["max_length"],
-    )
-    return jobs.evaluate(jobs.prepare_evaluation(job), given["batch_size"], quiet=given["as_json"])
-
-
 def _shown(key: str, value: Any) -> str:
+    from kheads.lab import terminal
+
     return terminal.metric(key, value) if isinstance(value, float) else str(value)

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from kheads.lab import terminal
-from kheads.storage.export import hub as exporting
-
 
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    to: Annotated[str, typer.Option(help=f"Flavour: {', '.join(exporting.TARGETS)}.")] = "hub",
+    to: Annotated[str, typer.Option(help="What for: hub (transformers with trust_remote_code).")] = "hub",
     overwrite: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
 ) -> None:
     """Turn a pruned model into a folder that loads without kheads.
 
     Example: `kheads export pruned --to hub -o for-the-hub`
     """
-    out = exporting.export(folder, output, to, overwrite)
+    from kheads.lab import terminal
+    from kheads.storage.export import hub
+
+    with terminal.waiting("exporting, and loading it in a new process"):
+        out = hub.export(folder, output, to, overwrite)
     terminal.console().print(f"{out} loads without kheads; its outputs were compared in a new process.")

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
-import torch
 import typer
-from rich.console import Group, RenderableType
-from torch import Tensor
-from transformers import PreTrainedModel
 
 from kheads.cli.app import JsonOption, ModelArgument
-from kheads.lab import terminal
-from kheads.measuring import measurement
-from kheads.measuring.measurement import Cost, Measurement
-from kheads.measuring.timing import REPEATS
-from kheads.storage import sources
-from kheads.storage.probe import probe_inputs
 
-BATCHES, LENGTHS = (1, 8), (32, 128)
+REPEATS = 20
 
 
 def measure(
@@ -37,85 +26,7 @@ def measure(
 
     Example: `kheads measure pruned --against bert-base-uncased`
     """
-    place = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
-    built = _moved(sources.model(model), place)
-    other = None if against is None else _moved(sources.model(against, like=built), place)
-    inputs = _grid(built, batch, length)
-    with terminal.console(stderr=as_json).status("measuring"):
-        found = measurement.measure(
-            built, inputs, other, repeats=repeats, threads=threads, new_tokens=_fitting(built, inputs[0], new_tokens)
-        )
-    if as_json:
-        print(json.dumps(found.to_dict()))
-        return
-    terminal.console().print(_shown(found, model, against))
+    from kheads.cli.measure_table import Request, show
 
-
-def _moved(model: Any, device: torch.device) -> PreTrainedModel:
-    return model.to(device)
-
-
-def _grid(model: PreTrainedModel, batches: list[int] | None, lengths: list[int] | None) -> list[dict[str, Tensor]]:
-    """Inputs of every size; by default those that the model has positions for."""
-    if min([*(batches or []), *(lengths or []), 1]) < 1:
-        raise ValueError("`--batch` and `--length` must be 1 or more.")
-    if model.main_input_name != "input_ids":
-        lengths = [1]  # images have one size
-    lengths = lengths or [length for length in LENGTHS if length <= _positions(model)] or [int(_positions(model))]
-    for length in lengths:
-        _try(model, length)
-    return [probe_inputs(model, rows, length) for rows in batches or BATCHES for length in lengths]
-
-
-def _try(model: PreTrainedModel, length: int) -> None:
-    given = {name: value.to(model.device) for name, value in probe_inputs(model, 1, length).items()}
-    try:
-        with torch.inference_mode():
-            model.eval()(**given)
-    except (IndexError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"The model does not run on {length} tokens ({reason}); give other sizes with --length."
-        ) from error
-
-
-def _positions(model: PreTrainedModel) -> float:
-    return getattr(model.config, "max_position_embeddings", None) or torch.inf
-
-
-def _fitting(model: PreTrainedModel, prompt: dict[str, Tensor], new_tokens: int) -> int:
-    """So many new tokens as there are positions for."""
-    used = next(iter(prompt.values())).shape[1]
-    return int(max(0, min(new_tokens, _positions(model) - used)))
-
-
-def _shown(found: Measurement, model: str, against: str | None) -> RenderableType:
-    costs = {model: found.model, "no attention (the limit)": found.no_attention}
-    if found.against is not None and against is not None:
-        costs = {against: found.against, **costs}
-    sizes = terminal.rows_table(
-        "size", ("", "parameters", "weights", "FLOPs", "peak memory"), [_size_row(*item) for item in costs.items()]
-    )
-    speeds = [row for name, cost in costs.items() for row in _speed_rows(name, cost, found.settings["new_tokens"])]
-    base = against or model
-    times = terminal.rows_table(
-        f"time, and how many times as fast as {base}", ("", "batch", "ms", "tokens/s", "speed-up"), speeds
-    )
-    how = "{repeats} rounds after {warmup} of warm-up, {threads} threads, {device}".format(**found.settings)
-    note = f"FLOPs and memory are those of the largest batch. Times: {how}; medians, with 95 % intervals of the ratios."
-    return Group(sizes, times, note)
-
-
-def _size_row(name: str, cost: Cost) -> tuple[str, ...]:
-    memory, weights = cost.peak_memory / 1e6, cost.bytes / 1e6
-    return (name, f"{cost.parameters:,}", f"{weights:.1f} MB", f"{cost.flops / 1e9:.2f} G", f"{memory:.1f} MB")
-
-
-def _speed_rows(name: str, cost: Cost, new_tokens: int) -> list[tuple[str, ...]]:
-    rows = [(f"{speed.batch} x {speed.length}", speed) for speed in cost.grid]
-    if cost.generation is not None:
-        rows.append((f"{cost.generation.batch} x {cost.generation.length} + {new_tokens} new", cost.generation))
-    return [
-        (name, size, f"{speed.ms:.2f}", f"{speed.tokens_per_second:,.0f}", str(speed.speedup or "-"))
-        for size, speed in rows
-    ]
+    asked = Request(batch, length, new_tokens, repeats, threads, device)
+    show(model, against, asked, as_json)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kheads.cli.app import JsonOption
-from kheads.lab import terminal
-from kheads.lab.report.results import is_run, read, read_run
 
+ResultsArgument = Annotated[
+    Path,
+    typer.Argument(help="The results of a sweep (a folder, or a packed file), or a folder that kheads prune wrote."),
+]
 EfficiencyOption = Annotated[
     list[Path] | None,
-    typer.Option(help="A further efficiency experiment: efficiency.json or its folder; may be given several times."),
+    typer.Option(help="A further efficiency experiment: efficiency.json or its folder. Repeat for more."),
+]
+SetOption = Annotated[
+    str | None,
+    typer.Option("--set", help="The evaluation set to report. Default: mismatched or test, if there is one."),
 ]
 NEEDED = ("jinja2", "matplotlib", "plotly")
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Results of a sweep, or a folder that kheads prune wrote.")],
+    folder: ResultsArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    evaluation: Annotated[
-        str | None, typer.Option("--set", help="The evaluation set to report; mismatched or test if there is one.")
-    ] = None,
+    evaluation: SetOption = None,
     efficiency: EfficiencyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -33,18 +35,25 @@ def report(
 
     Example: `kheads report results -o report.html`
     """
+    import importlib.util
+    import json
+
+    from kheads.lab import terminal
+
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f"A report needs {', '.join(missing)}; install with: pip install 'kheads[report]'")
     # Only here, because the libraries that draw are an extra.
     from kheads.lab.report import page, run_page, sweep_page
+    from kheads.lab.report.results import is_run, read, read_run
 
-    built = (
-        run_page.run_page(*read_run(folder), folder)
-        if is_run(folder)
-        else sweep_page.sweep_page(read(folder, evaluation, efficiency or ()))
-    )
-    files = page.write(built, output)
+    with terminal.waiting("drawing"):
+        built = (
+            run_page.run_page(*read_run(folder), folder)
+            if is_run(folder)
+            else sweep_page.sweep_page(read(folder, evaluation, efficiency or ()))
+        )
+        files = page.write(built, output)
     if as_json:
         print(json.dumps({"page": str(output), "files": [str(path) for path in files[1:]]}))
         return

@@ -4,43 +4,47 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import torch
 import typer
 
-from kheads.storage import sources
-from kheads.tasks.files import DataError, check_file, read_lines
-from kheads.tasks.parallel import one_line
-from kheads.tasks.translating import BATCH_TOKENS, BEAMS, longest_source
-from kheads.tasks.translating import translate as translate_texts
+from kheads.lab.jobs.catalogue import Translation
 
 
 def translate(
     folder: Annotated[str, typer.Argument(help="A folder that kheads saved, or another encoder-decoder.")],
     file: Annotated[Path | None, typer.Argument(help="Lines to translate; standard input if not given.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search.")] = BEAMS,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens of a batch.")] = BATCH_TOKENS,
+    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search.")] = Translation.beams,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Source tokens of a batch.")] = Translation.batch_tokens,
 ) -> None:
     """Translate lines of text.
 
     Example: `echo "Ein Hund läuft." | kheads translate pruned`
     """
-    model = sources.encoder_decoder(folder).eval()
+    import torch
+
+    from kheads.storage import sources
+    from kheads.tasks.translating import longest_source
+    from kheads.tasks.translating import translate as translate_texts
+
+    model: Any = sources.encoder_decoder(folder)
     if torch.accelerator.is_available():
         model.to(torch.accelerator.current_accelerator())
     words = sources.tokenizer(folder)
     texts = _texts(file)
     limit = longest_source(model, words)
     cut = sum(len(ids) > limit for ids in words(texts).input_ids) if limit and texts else 0
-    translations = translate_texts(model, words, texts, beams, batch_tokens, progress=True)
+    translations = translate_texts(model.eval(), words, texts, beams, batch_tokens, progress=True)
     if cut:
         print(f"kheads: {cut} of {len(texts)} lines had more than {limit} tokens and were cut.", file=sys.stderr)
     _write("".join(f"{line}\n" for line in translations), output)
 
 
 def _texts(file: Path | None) -> list[str]:
+    from kheads.tasks.files import DataError, check_file, read_lines
+    from kheads.tasks.parallel import one_line
+
     if file is not None:
         check_file(file)
         return [one_line(line) for _, line in read_lines(file)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
@@ -12,12 +15,16 @@ from rich.text import Text
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import KINDS, Site
 
+EVERY = 10.0  # seconds between lines where there is no terminal
 OPEN, CLOSED = "●", "·"
 KIND_STYLE = {"encoder": "cyan", "decoder": "magenta", "cross": "yellow"}
 
 
 def head_map(
-    sites: Sequence[Site], kept: Kept | None = None, totals: Mapping[str, int] | None = None
+    sites: Sequence[Site],
+    kept: Kept | None = None,
+    totals: Mapping[str, int] | None = None,
+    named: bool = False,
 ) -> RenderableType:
     """Draws sites x heads, one row per site, with a dot for every head: full if it stays.
 
@@ -25,6 +32,7 @@ def head_map(
         sites: the rows.
         kept: the heads that stay; None means all that the sites have.
         totals: heads of the unpruned model by site, where some are gone already.
+        named: give every site a line with its name, also where kinds could stand side by side.
     """
     chosen = kept.to_dict() if kept is not None else {site.name: list(range(site.count)) for site in sites}
     rows = []
@@ -33,7 +41,8 @@ def head_map(
         heads = set(chosen.get(site.name, []))
         dots = "".join(OPEN if head in heads else CLOSED for head in range(total))
         rows.append(_Row(site, Text(dots, style=KIND_STYLE.get(site.kind, "")), len(heads), total))
-    table = _side_by_side(rows) if any(site.kind == "cross" for site in sites) else _one_below_the_other(rows)
+    beside = any(site.kind == "cross" for site in sites) and not named
+    table = _side_by_side(rows) if beside else _one_below_the_other(rows)
     count, total = sum(row.kept for row in rows), sum(row.total for row in rows)
     unit = {"group": " (a head is a key-value group)", "query": " (query heads)"}.get(
         sites[0].unit if sites else "", ""
@@ -50,11 +59,12 @@ class _Row(NamedTuple):
 
 def _one_below_the_other(rows: Sequence[_Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    for title in ("site", "kind", "heads"):
+    table.add_column("site", overflow="fold")  # whole, because --protect takes it
+    for title in ("kind", "heads"):
         table.add_column(title, no_wrap=True)
     table.add_column("kept", justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(_short(row.site.name), row.site.kind, row.dots, f"{row.kept}/{row.total}")
+        table.add_row(row.site.name, row.site.kind, row.dots, f"{row.kept}/{row.total}")
     return table
 
 
@@ -93,6 +103,33 @@ def console(stderr: bool = False) -> Console:
     return found if found.is_terminal else Console(highlight=False, stderr=stderr, width=120)
 
 
+@contextmanager
+def waiting(text: str, to: Console | None = None) -> Iterator[None]:
+    """Says that something is being done: a spinner on a terminal, a line every ten seconds where there is none."""
+    to = to or console(stderr=True)
+    begin = time.monotonic()
+    with to.status(text) if to.is_terminal else lines(to, lambda: f"{text} ({time.monotonic() - begin:.0f} s)"):
+        yield
+
+
+@contextmanager
+def lines(to: Console, text: Callable[[], str]) -> Iterator[None]:
+    """Prints what `text` gives every ten seconds, until the work is done."""
+    done = threading.Event()
+
+    def speak() -> None:
+        while not done.wait(EVERY):
+            to.print(text(), soft_wrap=True, markup=False)
+
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def percent(value: float) -> str:
     """0.8312 -> 83.1 %."""
     return f"{100 * value:.1f} %"
@@ -105,7 +142,3 @@ PLAIN_METRICS = ("bleu", "bleu_moses", "perplexity", "loss")
 def metric(name: str, value: float) -> str:
     """A metric as people write it: shares in percent, others as plain numbers."""
     return f"{value:.2f}" if name in PLAIN_METRICS else percent(value)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 48 else "…" + name[-47:]

@@ -171,7 +171,7 @@ def flops(model: nn.Module, batch: Batch) -> int:
     """Floating-point operations of one forward pass, under eager attention: torch does not see them in other ones."""
     with torch.inference_mode(), _eager(model), FlopCounterMode(display=False) as counter:
         model(**batch)
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 def peak_memory(model: nn.Module, batch: Batch) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+Varied = TypeVar("Varied", bound=Hashable)  # what runs differ in besides their seed, such as K
 
 LEVEL = 0.95
 DRAWS = 10_000
@@ -15,6 +18,8 @@ DRAWS = 10_000
 # An interval that reaches from the least to the greatest of n values, as a bootstrap over few values does, covers the
 # truth with probability 1 - 2^(1 - n). Below this many values that is less than `LEVEL`.
 ENOUGH = 6
+# Fewer seeds than this decide nothing: of two, both lie on the same side every second time, whatever the truth is.
+DECIDES = 3
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,11 @@ class Interval:
     std: float
     count: int
 
+    @property
+    def is_range(self) -> bool:
+        """Whether the ends are only the two values there are, and no interval."""
+        return self.count == 2
+
 
 def mean_interval(values: Sequence[float]) -> Interval:
     """The mean over seeds.
@@ -47,6 +57,28 @@ def mean_interval(values: Sequence[float]) -> Interval:
         return Interval(float(sample[0]), torch.nan, torch.nan, torch.nan, 1)
     low, high = bootstrap(values, lambda draws: draws.mean(1))
     return Interval(float(sample.mean()), low, high, float(sample.std()), len(sample))
+
+
+def seed_means(values: Mapping[tuple[Varied, int], float]) -> dict[int, float]:
+    """Each seed's mean over whatever else was varied.
+
+    Runs of one seed share its data, its first weights and often its trained model, so they are not independent.
+
+    Args:
+        values: numbers by what was varied (such as K) and seed.
+    """
+    seeds = sorted({seed for _, seed in values})
+    found = {seed: [value for (_, one), value in values.items() if one == seed] for seed in seeds}
+    return {seed: sum(numbers) / len(numbers) for seed, numbers in found.items()}
+
+
+def over_seeds(values: Mapping[tuple[Varied, int], float]) -> Interval:
+    """The mean over seeds of each seed's mean; what is drawn anew for the interval is seeds, and no single run.
+
+    Args:
+        values: numbers by what was varied (such as K) and seed.
+    """
+    return mean_interval(list(seed_means(values).values()))
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Interval:

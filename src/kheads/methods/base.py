@@ -1,15 +1,18 @@
-"""What every method is: a frozen record of hyperparameters that ends as one score per head.
+"""What every method is: a frozen record of hyperparameters that ends as one score per block.
 
-A learned method gives the gates of a training step from one weight per head; its scores are the weights. An estimated
-method computes the scores of a trained model. Joint or pipelined is not a method: it is whether the model trains along.
+A learned method gives the gates of a training step from one weight per block; its scores are the weights. An estimated
+method computes the scores of a trained model. Everything else that a run, a sweep or a report wants to know of a method
+it declares here: its phases, its look, its presets, what it costs, and whether one run serves every K.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +21,16 @@ from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
 from kheads.blocks.selection import pools, select
 from kheads.blocks.site import Site, total
+from kheads.methods.look import Look
+from kheads.methods.phases import Cut, Estimate, LearnGates, Phase, Search, Steps, Train
 
-# A number of steps: an int is that many, a float that fraction of the training.
-Steps = int | float
+Options = Mapping[str, Any]
+NONE: Mapping[str, Options] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a selection is for: how many heads, of which sites, under which constraints."""
+    """What a selection is for: how many blocks, of which sites, under which constraints."""
 
     k: int
     sites: tuple[Site, ...]
@@ -38,15 +43,15 @@ class Goal:
         return total(self.sites)
 
     def kept(self, scores: Tensor) -> Kept:
-        """The K heads of highest score."""
+        """The K blocks of highest score."""
         return select(scores, self.k, self.sites, self.constraints)
 
     def mask(self, scores: Tensor) -> Tensor:
-        """Ones for the K heads of highest score, zeros for the others, (H,)."""
+        """Ones for the K blocks of highest score, zeros for the others, (N,)."""
         return self.kept(scores).mask(self.sites, device=scores.device)
 
     def pools(self, scores: Tensor) -> list[tuple[list[int], int]]:
-        """Heads that compete with each other, and how many of them stay: all heads and K, but for constraints."""
+        """Blocks that compete with each other, and how many of them stay: all blocks and K, but for constraints."""
         return pools(scores, self.k, self.sites, self.constraints)
 
 
@@ -78,33 +83,117 @@ def as_steps(steps: Steps, total: int) -> int:
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """The base of all methods."""
+    """The base of all methods. Its fields are hyperparameters, documented under `Attributes` of its docstring.
 
-    reference: ClassVar[str]
-    idea: ClassVar[str]
+    A class says of itself:
+        reference: where the method comes from.
+        idea: what it does, in a few words.
+        look: how it is drawn.
+        presets: named sets of values for its fields; a method that has some takes the option `preset`.
+        for_task: options that suit a task better than the defaults, by the name of the task.
+        pipelines: whether it can learn with the model frozen.
+    """
+
+    reference: ClassVar[str] = ""
+    idea: ClassVar[str] = ""
+    look: ClassVar[Look]
+    presets: ClassVar[Mapping[str, Options]] = NONE
+    for_task: ClassVar[Mapping[str, Options]] = NONE
+    pipelines: ClassVar[bool] = False
+
+    @classmethod
+    def configured(cls, options: Options = NONE, task: str | None = None, frozen: bool = False) -> Self:
+        """The method with the options given; what is not given is what suits the run.
+
+        Args:
+            options: fields by name, and `preset` where the method has presets.
+            task: the name of the task.
+            frozen: whether the model is left alone while the gates learn.
+        """
+        values = {**cls.for_task.get(task or "", {}), **options}
+        preset = values.pop("preset", None) or cls.usual_preset(frozen)
+        if preset is not None:
+            check_choice("preset", preset, cls.presets or ("(none: this method has no presets)",))
+            values = {**cls.presets[preset], **values}
+        return cls(**values)
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The method with a named set of values, and changes to it."""
+        return cls.configured({"preset": name, **changes})
+
+    @classmethod
+    def usual_preset(cls, frozen: bool) -> str | None:
+        """The preset to take unless one is named."""
+        return None
+
+    @classmethod
+    def look_in(cls, frozen: bool) -> Look:
+        """Its look in a run."""
+        return cls.look
+
+    @abstractmethod
+    def phases(self, frozen: bool) -> tuple[Phase, ...]:
+        """The parts of a run, in order."""
+
+    def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
+        """Whether what one run finds is right for every K that it is asked for, so that a sweep runs it once.
+
+        Args:
+            constrained: the selection must honour more than K.
+            evaluated: the K blocks of the moment are evaluated on the way.
+        """
+        return False
 
 
 @dataclass(frozen=True)
 class Learned(Method):
-    """A method that learns one weight per head while the model runs with gates."""
+    """A method that learns one weight per block while the model runs with gates."""
+
+    pipelines: ClassVar[bool] = True
 
     @property
     @abstractmethod
-    def lr(self) -> float:
+    def gate_lr(self) -> float:
         """Learning rate of the weights."""
 
     @property
     @abstractmethod
-    def lr_schedule(self) -> str:
+    def gate_lr_schedule(self) -> str:
         """How that rate goes: "linear" (to 0 at the end of training) or "constant"."""
 
+    @classmethod
+    def look_in(cls, frozen: bool) -> Look:
+        """Hollow and dash-dotted where the gates learn on a frozen model."""
+        if not frozen:
+            return cls.look
+        label = f"Pipelined {cls.look.label}"
+        return dataclasses.replace(cls.look, label=label, marker=f"{cls.look.marker}-open", dash="dashdot")
+
+    def phases(self, frozen: bool) -> tuple[Phase, ...]:
+        """Joint: model and gates together. Frozen: the model first, then the gates alone (pipelined)."""
+        return (*((Train(),) if frozen else ()), *self.searches(), LearnGates(frozen), Cut())
+
+    def searches(self) -> tuple[Search, ...]:
+        """What has to be found before the gates learn."""
+        return ()
+
+    def search_for(self, attempt: Callable[[Any], Tensor], goal: Goal) -> tuple[Learned, list[dict[str, Any]]]:
+        """Carries out `searches`: returns the method with what was found, and what was tried.
+
+        Args:
+            attempt: runs a variant of the method for a while and returns its weights.
+            goal: what the selection is for.
+        """
+        return self, []
+
     def initial(self, size: int, seed: int) -> Tensor:
-        """The weights to start from, (H,): uniform in (-0.5, 0.5), as Xavier's rule gives for 12 x 12 heads."""
+        """The weights to start from, (N,): uniform in (-0.5, 0.5), as Xavier's rule gives for 12 x 12 heads."""
         return torch.rand(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 0.5
 
     @abstractmethod
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
-        """The (H,) gate values of a training step, differentiable in `w`."""
+        """The (N,) gate values of a training step, differentiable in `w`."""
 
     def penalty(self, w: Tensor) -> Tensor | None:
         """What the method adds to the loss, if anything."""
@@ -124,27 +213,35 @@ LossFunction = Callable[[nn.Module, Mapping[str, Any]], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What a method may look at to score the blocks of a model.
+
+    Attributes:
+        batches: gives a fresh pass over the examples at every call; the words it is called with tell people what for.
+        loss: the loss of a batch, and the items of each example in it.
+        seed: for what is random.
+    """
+
+    batches: Callable[[str], Iterable[Mapping[str, Any]]]
+    loss: LossFunction
+    seed: int
+
+
+@dataclass(frozen=True)
 class Estimated(Method):
-    """A method that scores the heads of a trained model."""
+    """A method that scores the blocks of a trained model."""
 
     @abstractmethod
-    def estimate(
-        self,
-        model: nn.Module,
-        goal: Goal,
-        batches: Callable[[], Iterable[Mapping[str, Any]]],
-        loss: LossFunction,
-        seed: int,
-    ) -> Tensor:
-        """Returns one finite score per head, (H,).
+    def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
+        """Returns one finite score per block, (N,), and leaves the model as it was."""
 
-        Args:
-            model: the trained model; left as it was.
-            goal: how many heads of which sites.
-            batches: gives a fresh pass over the data at every call.
-            loss: the loss of a batch, and the items of each example in it.
-            seed: for what is random.
-        """
+    def phases(self, frozen: bool) -> tuple[Phase, ...]:
+        """Train, score, cut."""
+        return (Train(), Estimate(), Cut())
+
+    def passes(self, blocks: int, k: int) -> int:
+        """How often it computes the gradient of every example, to keep `k` of so many blocks."""
+        return 0
 
 
 def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
@@ -168,3 +265,8 @@ def check_steps(name: str, value: Steps) -> None:
         or (isinstance(value, float) and value > 1)
     ):
         raise ValueError(f"`{name}` must be a fraction from 0.0 to 1.0 or a number of steps; got {value!r}.")
+
+
+def split_by_site(values: Tensor, sites: Sequence[Site]) -> tuple[Tensor, ...]:
+    """The part of a vector of N numbers that belongs to each site."""
+    return torch.split(values, [site.count for site in sites])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from kheads.methods.base import Goal, Learned, Moment, Steps, as_steps, check_choice, check_positive, check_steps
+from kheads.methods.base import Goal, Learned, Moment, Options, as_steps, check_choice, check_positive, check_steps
+from kheads.methods.look import Look
+from kheads.methods.phases import Steps
 from kheads.subset import anneal, gumbel, soft_top_k
 
 # The paper: tau cools down in 25,000 of about 36,800 steps (Table 2; 3 epochs of MNLI at batch 32).
@@ -16,42 +19,81 @@ PAPER_COOLDOWN = 0.68
 SILENT = 1e-8  # a smaller gate is closed
 
 
+PRESETS: Mapping[str, Options] = {
+    "paper": {},
+    # Measured in experiments/LOG.md: the model learns the task with all heads, then heads leave, then the rest adapts.
+    "short": {
+        "relaxation": "threshold",
+        "tau_start": 1.0,
+        "tau_end": 0.01,
+        "gate_lr": 0.1,
+        "warmup": 0.3,
+        "cooldown": 0.35,
+        "budget_cooldown": 0.35,
+        "noise_cooldown": 0.65,
+    },
+    # The same for a frozen model, which has nothing to learn before heads leave and cannot adapt afterwards.
+    "frozen": {
+        "relaxation": "threshold",
+        "tau_start": 1.0,
+        "tau_end": 0.01,
+        "gate_lr": 0.1,
+        "cooldown": 0.95,
+        "budget_cooldown": 0.95,
+        "noise_cooldown": 0.65,
+    },
+    # The paper's for translation: tau cools down in 15,000 of about 66,000 steps, pipelined in 250 of about 1,100.
+    "translation": {
+        "tau_start": 0.1,
+        "tau_end": 1e-8,
+        "cooldown": 0.227,
+        "gate_lr": 0.2,
+        "gate_lr_schedule": "constant",
+    },
+}
+
+
 @dataclass(frozen=True)
 class DSP(Learned):
     """Learns a relaxed K-subset of the heads: Gumbel noise, soft top-K, temperature annealed to a hard choice.
 
     The fields' defaults are the paper's for BERT (Table 2). They assume tens of thousands of steps: with a few hundred,
-    every gate stays at K/H until the subset is settled. `DSP.preset("short")` is for those, `DSP.preset("frozen")` for
-    the gates of a frozen model (pipelined); they are what `prune` and the command line take unless told otherwise.
+    every gate stays at K/H until the subset is settled. The preset "short" is for those, "frozen" for the gates of a
+    frozen model (pipelined); they are what `prune` and the command line take unless told otherwise.
 
     Differs: `budget_cooldown` lets the sum of the gates itself go from H to K, so that heads leave one by one from a
     model that works, and `warmup` trains with all heads open before that. Both are off in the paper. Constraints split
     the heads into pools, each with its own relaxed top-K, so that training ends with the subset that is kept.
 
     Attributes:
-        relaxation: "successive" (the paper's recursion) or "threshold" (bounded; needed for an annealed budget).
-        start: temperature at the beginning.
-        end: temperature after the cooldown.
-        cooldown: how long the temperature falls.
-        annealed: False keeps the temperature at `start`.
-        lr: learning rate of w.
-        lr_schedule: "linear" or "constant".
-        noise: scale of the Gumbel noise.
-        noise_cooldown: how long the noise fades to nothing; 0 keeps it to the end.
-        warmup: how long all heads stay open.
-        budget_cooldown: how long the sum of the gates goes from H to K after the warm-up, by a cubic; 0 means it is K
-            throughout. When it has arrived, the gates are the hard subset.
+        relaxation: The soft top-K: "successive" (the paper's recursion) or "threshold" (bounded; needed where the
+            budget is annealed).
+        tau_start: Temperature at the start.
+        tau_end: Temperature after the cooldown.
+        cooldown: How long the temperature falls.
+        annealed: Let the temperature fall; otherwise it stays at tau_start.
+        gate_lr: Learning rate of the gates' weights.
+        gate_lr_schedule: How that rate goes: "linear" or "constant".
+        noise: Scale of the Gumbel noise.
+        noise_cooldown: How long the noise takes to fade; 0 keeps it to the end.
+        warmup: How long all heads stay open.
+        budget_cooldown: How long the sum of the gates takes from all heads to K after the warm-up, by a cubic; 0 means
+            it is K throughout. When it has arrived, the gates are the hard subset.
     """
 
     reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, sections 3 and 4.3"
     idea: ClassVar[str] = "learn a relaxed K-subset, cooled down to a hard one"
+    look: ClassVar[Look] = Look("Joint DSP", slot=0)
+    presets: ClassVar[Mapping[str, Options]] = PRESETS
+    for_task: ClassVar[Mapping[str, Options]] = {"translation": {"preset": "translation"}}
+
     relaxation: str = "successive"
-    start: float = 1000.0
-    end: float = 1e-8
+    tau_start: float = 1000.0
+    tau_end: float = 1e-8
     cooldown: Steps = PAPER_COOLDOWN
     annealed: bool = True
-    lr: float = 0.5
-    lr_schedule: str = "linear"
+    gate_lr: float = 0.5
+    gate_lr_schedule: str = "linear"
     noise: float = 1.0
     noise_cooldown: Steps = 0
     warmup: Steps = 0
@@ -59,8 +101,8 @@ class DSP(Learned):
 
     def __post_init__(self) -> None:
         check_choice("relaxation", self.relaxation, ("successive", "threshold"))
-        check_choice("lr_schedule", self.lr_schedule, ("linear", "constant"))
-        for name in ("start", "end", "lr"):
+        check_choice("gate_lr_schedule", self.gate_lr_schedule, ("linear", "constant"))
+        for name in ("tau_start", "tau_end", "gate_lr"):
             check_positive(name, getattr(self, name))
         for name in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown"):
             check_steps(name, getattr(self, name))
@@ -70,15 +112,14 @@ class DSP(Learned):
             raise ValueError('`budget_cooldown` makes k fractional, which needs relaxation="threshold".')
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> DSP:
-        """Returns the "paper" (BERT), "translation" (paper), "short" or "frozen" recipe, with changes."""
-        check_choice("preset", name, PRESETS)
-        return cls(**{**PRESETS[name], **changes})
-
-    @staticmethod
-    def usual_preset(frozen: bool) -> str:
-        """What `prune` and the command line take unless told otherwise: the better one wherever both were measured."""
+    def usual_preset(cls, frozen: bool) -> str:
+        """The better one wherever both were measured."""
         return "frozen" if frozen else "short"
+
+    @classmethod
+    def look_in(cls, frozen: bool) -> Look:
+        """The paper compares both, so each has a colour."""
+        return Look("Pipelined DSP", slot=1, marker="diamond", dash="dashdot") if frozen else cls.look
 
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Eqs. 10-19: perturb the weights and relax the top-K, at the moment's temperature and budget.
@@ -110,9 +151,9 @@ class DSP(Learned):
     def temperature(self, moment: Moment) -> float:
         """Eq. 24, from the end of the warm-up on."""
         if not self.annealed:
-            return self.start
+            return self.tau_start
         waited = as_steps(self.warmup, moment.total)
-        return anneal(max(moment.step - waited, 0), self.start, self.end, as_steps(self.cooldown, moment.total))
+        return anneal(max(moment.step - waited, 0), self.tau_start, self.tau_end, as_steps(self.cooldown, moment.total))
 
     def budget(self, goal: Goal, moment: Moment) -> float:
         """What the gates sum to: H during the warm-up, then a cubic down to K, or K at once."""
@@ -131,31 +172,3 @@ class DSP(Learned):
 
     def _noise_scale(self, moment: Moment) -> float:
         return self.noise * (1 - moment.fraction(self.noise_cooldown) if self.noise_cooldown else 1)
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    # Measured in experiments/LOG.md: the model learns the task with all heads, then heads leave, then the rest adapts.
-    "short": {
-        "relaxation": "threshold",
-        "start": 1.0,
-        "end": 0.01,
-        "lr": 0.1,
-        "warmup": 0.3,
-        "cooldown": 0.35,
-        "budget_cooldown": 0.35,
-        "noise_cooldown": 0.65,
-    },
-    # The same for a frozen model, which has nothing to learn before heads leave and cannot adapt afterwards.
-    "frozen": {
-        "relaxation": "threshold",
-        "start": 1.0,
-        "end": 0.01,
-        "lr": 0.1,
-        "cooldown": 0.95,
-        "budget_cooldown": 0.95,
-        "noise_cooldown": 0.65,
-    },
-    # The paper's for translation: tau cools down in 15,000 of about 66,000 steps, pipelined in 250 of about 1,100.
-    "translation": {"start": 0.1, "end": 1e-8, "cooldown": 0.227, "lr": 0.2, "lr_schedule": "constant"},
-}

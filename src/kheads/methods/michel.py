@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from kheads.blocks.constraints import Constraints
-from kheads.methods.base import Estimated, Goal, LossFunction
+from kheads.methods.base import Estimated, Evidence, Goal, LossFunction, Options, split_by_site
+from kheads.methods.look import Look
 from kheads.surgery.gates import gated
 
 
@@ -23,12 +25,14 @@ class Michel(Estimated):
     round takes the remainder. A head's final score is the round it survived to, then its rank there.
 
     Attributes:
-        per_round: how many heads a round removes; the paper takes 12 of 144 for BERT and 4 of 72 for translation.
-        normalised: divide scores by their norm within each site; off in the paper's equation.
+        per_round: How many heads a round removes; the paper takes 12 of 144 for BERT and 4 of 72 for translation.
+        normalised: Divide scores by their norm within each site; off in the paper's equation.
     """
 
     reference: ClassVar[str] = "Michel, Levy and Neubig 2019; the paper's section 4.2.1"
     idea: ClassVar[str] = "greedy removal by the gradient of the gates"
+    look: ClassVar[Look] = Look("Michel", slot=4, marker="triangle-down", dash="dashdot")
+    for_task: ClassVar[Mapping[str, Options]] = {"translation": {"per_round": 4}}
 
     per_round: int = 12
     normalised: bool = False
@@ -37,20 +41,26 @@ class Michel(Estimated):
         if isinstance(self.per_round, bool) or not isinstance(self.per_round, int) or self.per_round < 1:
             raise ValueError(f"`per_round` must be an integer from 1 up; got {self.per_round!r}.")
 
-    def estimate(
-        self,
-        model: nn.Module,
-        goal: Goal,
-        batches: Callable[[], Iterable[Mapping[str, Any]]],
-        loss: LossFunction,
-        seed: int,
-    ) -> Tensor:
+    def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
+        """Each round removes the lowest of an order in which only the heads still there take part.
+
+        So the order that leads to the smallest K is total, and its top K are the heads that a run of its own would
+        keep; with constraints they need not be.
+        """
+        return not constrained
+
+    def passes(self, blocks: int, k: int) -> int:
+        """One for all heads, and one after every round."""
+        return math.ceil((blocks - k) / self.per_round) + 1
+
+    def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
         """Runs the rounds. The order is total, so the same scores also give every larger K on the way."""
         mask = torch.ones(goal.total, dtype=torch.float64)
         scores = torch.zeros(goal.total, dtype=torch.float64)
         rounds = 0
         while True:
-            importance = self._importance(model, goal, mask, batches, loss)
+            of = self.passes(goal.total, goal.k)
+            importance = self._importance(model, goal, mask, evidence, f"round {rounds + 1} of {of}")
             # Ranks below one: they order the heads inside a round and never lift one over the next round.
             order = importance.argsort(stable=True).argsort().double() / (goal.total + 1)
             scores = torch.where(mask.bool(), rounds + order, scores)
@@ -73,10 +83,10 @@ class Michel(Estimated):
         model: nn.Module,
         goal: Goal,
         mask: Tensor,
-        batches: Callable[[], Iterable[Mapping[str, Any]]],
-        loss: LossFunction,
+        evidence: Evidence,
+        label: str,
     ) -> Tensor:
-        scores = gradient_scores(model, goal, mask, batches(), loss)
+        scores = gradient_scores(model, goal, mask, evidence.batches(label), evidence.loss)
         return per_site_norm(scores, goal) if self.normalised else scores
 
 
@@ -117,5 +127,4 @@ def _example_gradients(
 
 def per_site_norm(scores: Tensor, goal: Goal) -> Tensor:
     """Scores by their share of their site's norm."""
-    parts = scores.split([site.count for site in goal.sites])
-    return torch.cat([part / part.norm().clamp(min=1e-300) for part in parts])
+    return torch.cat([part / part.norm().clamp(min=1e-300) for part in split_by_site(scores, goal.sites)])

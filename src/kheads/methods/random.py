@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from kheads.methods.base import Estimated, Goal, LossFunction
+from kheads.methods.base import Estimated, Evidence, Goal
+from kheads.methods.look import Look
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,8 @@ class Random(Estimated):
 
     reference: ClassVar[str] = "a control; also the paper's section 5.4 for measuring speed"
     idea: ClassVar[str] = "K heads by chance"
+    look: ClassVar[Look] = Look("Random", slot=6, marker="cross", dash="dot")
 
-    def estimate(
-        self,
-        model: nn.Module,
-        goal: Goal,
-        batches: Callable[[], Iterable[Mapping[str, Any]]],
-        loss: LossFunction,
-        seed: int,
-    ) -> Tensor:
+    def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
         """Uniform scores."""
-        return torch.rand(goal.total, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return torch.rand(goal.total, generator=torch.Generator().manual_seed(evidence.seed), dtype=torch.float64)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from kheads.methods.base import Estimated, Goal, LossFunction, Steps, as_steps, check_steps
+from kheads.methods.base import Estimated, Evidence, Goal, check_steps
+from kheads.methods.look import Look
 from kheads.methods.michel import gradient_scores, per_site_norm
+from kheads.methods.phases import Cut, Estimate, Phase, Steps, Train
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,13 @@ class Retrain(Estimated):
     mean |gradient|, as Michel computes it, in one round. A model that is trained already is cut at once.
 
     Attributes:
-        before_cut: how much of the training comes before the cut.
-        normalised: divide scores by their norm within each site.
+        before_cut: How much of the training comes before the cut.
+        normalised: Divide scores by their norm within each site.
     """
 
     reference: ClassVar[str] = "a control, after Han et al. 2015; the scores are Michel's"
     idea: ClassVar[str] = "one cut by the gradient of the gates, then on with training"
+    look: ClassVar[Look] = Look("Prune and retrain", slot=5, marker="pentagon", dash="dash")
 
     before_cut: Steps = 1 / 3
     normalised: bool = True
@@ -34,24 +36,21 @@ class Retrain(Estimated):
     def __post_init__(self) -> None:
         check_steps("before_cut", self.before_cut)
 
-    def estimate(
-        self,
-        model: nn.Module,
-        goal: Goal,
-        batches: Callable[[], Iterable[Mapping[str, Any]]],
-        loss: LossFunction,
-        seed: int,
-    ) -> Tensor:
-        """One pass over the examples with all heads open; K has no part in it."""
-        scores = gradient_scores(model, goal, torch.ones(goal.total, dtype=torch.float64), batches(), loss)
-        return per_site_norm(scores, goal) if self.normalised else scores
+    def phases(self, frozen: bool) -> tuple[Phase, ...]:
+        """A part of the training, one cut, and the rest of it."""
+        first = Train(self.before_cut, stage="whole")
+        return (first, Estimate(), Cut(), Train(stage="pruned", name="retrain"))
 
-    def parts(self, total: int) -> tuple[int, int]:
-        """How many of `total` steps come before the cut, and how many after it."""
-        first = max(1, as_steps(self.before_cut, total))
-        if first >= total:
-            raise ValueError(
-                f"`before_cut` must leave steps for training after the cut; got {self.before_cut} of {total}. "
-                "Give a smaller one, or train longer."
-            )
-        return first, total - first
+    def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
+        """What comes before the cut never hears of K."""
+        return True
+
+    def passes(self, blocks: int, k: int) -> int:
+        """One, with all heads open."""
+        return 1
+
+    def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
+        """One pass over the examples with all heads open; K has no part in it."""
+        everything = torch.ones(goal.total, dtype=torch.float64)
+        scores = gradient_scores(model, goal, everything, evidence.batches("scoring heads"), evidence.loss)
+        return per_site_norm(scores, goal) if self.normalised else scores

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from kheads.methods.base import Goal, Learned, Moment, check_choice, check_positive
+from kheads.methods.base import Goal, Learned, Moment, Options, check_choice, check_positive
+from kheads.methods.look import Look
 from kheads.subset import straight_through
 
 
@@ -18,19 +20,21 @@ class STE(Learned):
     Differs: ties and K = H keep exactly K heads, because the forward uses the same selection as everything else.
 
     Attributes:
-        lr: learning rate of w.
-        lr_schedule: "linear" or "constant".
+        gate_lr: Learning rate of the gates' weights.
+        gate_lr_schedule: How that rate goes: "linear" or "constant".
     """
 
     reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, section 4.2.3; Bengio et al. 2013"
     idea: ClassVar[str] = "hard top-K forward, identity backward"
+    look: ClassVar[Look] = Look("STE", slot=2, marker="square")
+    for_task: ClassVar[Mapping[str, Options]] = {"translation": {"gate_lr": 0.2, "gate_lr_schedule": "constant"}}
 
-    lr: float = 0.5
-    lr_schedule: str = "linear"
+    gate_lr: float = 0.5
+    gate_lr_schedule: str = "linear"
 
     def __post_init__(self) -> None:
-        check_positive("lr", self.lr)
-        check_choice("lr_schedule", self.lr_schedule, ("linear", "constant"))
+        check_positive("gate_lr", self.gate_lr)
+        check_choice("gate_lr_schedule", self.gate_lr_schedule, ("linear", "constant"))
 
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Exactly K ones, with the gradient of w."""

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import transformers
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, PreTrainedModel
 
 from kheads.anatomy import is_gated, locate, unwrap
 from kheads.surgery.rebuild import FORMAT, pruned_class
 from kheads.surgery.removal import architecture
 
+if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
+    from transformers import PreTrainedModel
+
 _SECTIONS = {"sites": dict, "tensors": dict, "attributes": dict, "lists": dict, "tables": dict, "arguments": dict}
 _LATER_SECTIONS = {"selected": dict, "layouts": dict, "opened": list}  # records of early versions lack them
+
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+# All that a model, its tokenizer and its processor are made of; never code, never pickles.
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 
 
 class CheckpointError(ValueError):
@@ -47,13 +54,13 @@ def save(model: PreTrainedModel, directory: str | Path, tokenizer: Any = None, o
 
 
 def load(directory: str | Path, **kwargs: Any) -> PreTrainedModel:
-    """Loads a folder that `save` wrote, as the transformers class it was saved from.
+    """Loads what `save` wrote, as the transformers class it was saved from.
 
     Args:
-        directory: the folder.
+        directory: the folder, or a name on the Hugging Face hub if there is no such folder.
         **kwargs: passed to `from_pretrained`, such as `dtype`, `device_map` or `attn_implementation`.
     """
-    folder = Path(directory)
+    folder = fetch(directory)
     config = _read_config(folder)
     cls = _resolve_class(folder, config)
     record = config["kheads"]
@@ -61,7 +68,7 @@ def load(directory: str | Path, **kwargs: Any) -> PreTrainedModel:
     try:
         model, report = pruned_class(cls).from_pretrained(
             folder,
-            config=AutoConfig.from_pretrained(folder),
+            config=transformers.AutoConfig.from_pretrained(folder),
             use_safetensors=True,
             local_files_only=True,
             output_loading_info=True,
@@ -72,7 +79,24 @@ def load(directory: str | Path, **kwargs: Any) -> PreTrainedModel:
         raise CheckpointError(f"{folder} does not fit its own record of heads: {reason}") from error
     _check_loaded(folder, model, report, record)
     model.__class__ = cls  # the subclass was needed to build it, not to use it
-    return model
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def fetch(source: str | Path) -> Path:
+    """The folder itself, or a copy of the hub's: weights, config and tokenizer, no code."""
+    if Path(source).exists() or not _HUB_NAME.fullmatch(str(source)):
+        return Path(source)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(str(snapshot_download(str(source), allow_patterns=_HUB_FILES, ignore_patterns="*/*")))
+    except (OSError, ValueError) as error:  # the hub's own errors are of these
+        reason = re.split(r"\.\s|\n", str(error).strip())[0].rstrip(".")
+        raise CheckpointError(
+            f"There is no folder {source}, and the Hugging Face hub gave no model of that name ({reason}); check the "
+            "name, or go online."
+        ) from error
 
 
 def check_free(directory: str | Path, overwrite: bool = False) -> Path:
@@ -107,7 +131,7 @@ def new_folder(directory: str | Path, overwrite: bool = False) -> Iterator[Path]
 
 def _saveable(model: PreTrainedModel) -> PreTrainedModel:
     model = unwrap(model)
-    if not isinstance(model, PreTrainedModel):
+    if not isinstance(model, transformers.PreTrainedModel):
         raise TypeError(
             f"`save` needs a transformers model; got {type(model).__name__}. "
             "docs/your-own-model.md shows how to save others."
@@ -124,7 +148,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{folder} has no config.json; give a folder that `kheads.save` wrote.")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} is not valid JSON ({error}); the folder is damaged.") from error
     record = config.get("kheads") if isinstance(config, dict) else None
@@ -146,7 +170,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 def _resolve_class(folder: Path, config: dict[str, Any]) -> type[PreTrainedModel]:
     name = (config.get("architectures") or [None])[0]
     cls = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
-    if not (isinstance(cls, type) and issubclass(cls, PreTrainedModel)):
+    if not (isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)):
         raise CheckpointError(f"{folder} was saved from {name!r}, which is not a model class of transformers.")
     return cls
 

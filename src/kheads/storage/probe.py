@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def probe_inputs(model: PreTrainedModel, batch: int = 2, length: int = 8) -> dict[str, Tensor]:
@@ -24,7 +26,8 @@ def probe_inputs(model: PreTrainedModel, batch: int = 2, length: int = 8) -> dic
     given = {name: _tokens(model.get_input_embeddings(), batch, length, generator)}
     given["attention_mask"] = torch.ones_like(given[name])
     if model.config.is_encoder_decoder:
-        given["decoder_input_ids"] = _tokens(model.get_decoder().get_input_embeddings(), batch, length, generator)
+        untyped: Any = model
+        given["decoder_input_ids"] = _tokens(untyped.get_decoder().get_input_embeddings(), batch, length, generator)
     return given
 
 

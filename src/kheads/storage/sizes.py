@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import MarianConfig, MarianMTModel
+if TYPE_CHECKING:
+    from transformers import MarianConfig, MarianMTModel
 
 POSITIONS = 512
 BRANCHES = ("v_proj.weight", "out_proj.weight", "fc1.weight", "fc2.weight")  # what a branch adds grows with these
@@ -40,6 +40,8 @@ SIZES: dict[str, Size] = {
 
 def config(name: str, vocab_size: int = 3, pad: int = 0, start: int = 1, end: int = 2) -> MarianConfig:
     """The config of a size; ids are those of the tokenizer's padding, first and last token."""
+    from transformers import MarianConfig
+
     size = SIZES[name]
     both: dict[str, Any] = {}
     for side in ("encoder", "decoder"):
@@ -69,6 +71,8 @@ def config(name: str, vocab_size: int = 3, pad: int = 0, start: int = 1, end: in
 
 def build(name: str, tokenizer: Any) -> MarianMTModel:
     """A model with random weights for a tokenizer; source, target and output share one table of embeddings."""
+    from transformers import MarianMTModel
+
     ids = tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id
     model = MarianMTModel(config(name, len(tokenizer), *ids))
     _calm(model, SIZES[name].layers)
@@ -82,6 +86,8 @@ def _calm(model: MarianMTModel, layers: int) -> None:
     A deep post-norm model diverges otherwise, unless its rate rises for thousands of steps. The other half of DeepNorm,
     a larger residual, needs another class.
     """
+    import torch
+
     factors = {"encoder": 0.87 * layers ** (-5 / 16), "decoder": (12 * layers) ** -0.25}
     with torch.no_grad():
         for side, factor in factors.items():

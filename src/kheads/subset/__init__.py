@@ -7,7 +7,7 @@ The two relaxations of the top-K, each a node of the graph with a backward pass 
 """
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, log
 
 import torch
@@ -28,7 +28,10 @@ __all__ = [
     "straight_through",
 ]
 
-_RELAXATIONS: dict[str, type[torch.autograd.Function]] = {"successive": Successive, "threshold": Threshold}
+_RELAXATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "successive": Successive.apply,
+    "threshold": Threshold.apply,
+}
 
 
 # ------------------------------------------------------------------------------------------------ noise and annealing
@@ -158,8 +161,7 @@ def soft_top_k(logits: Tensor, k: float, tau: float, relaxation: str = "successi
         _check_range(k, len(logits))
     else:
         _check_k(k, len(logits), hint=' A fractional `k` needs relaxation="threshold".')
-    gates: Tensor = _RELAXATIONS[relaxation].apply(logits, k, max(float(tau), COLDEST))
-    return gates
+    return _RELAXATIONS[relaxation](logits, k, max(float(tau), COLDEST))
 
 
 # ------------------------------------------------------------------------------------------------------------ checks

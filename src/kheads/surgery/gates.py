@@ -5,9 +5,11 @@ A gate there equals removal of the block exactly; for heads, whatever computes t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,29 @@ from kheads.blocks.selection import select
 from kheads.blocks.site import Site, total
 
 NAME = "kheads_gates"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _untraced(function: Callable[P, R]) -> Callable[P, R]:
+    """Keeps torch.compile out of the function, and torch._dynamo unloaded for as long as nothing is compiled.
+
+    `torch.compiler.disable` itself would load it where the function is defined, which takes longer than all of kheads.
+    """
+    disabled: Callable[P, R] | None = None
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal disabled
+        if not torch.compiler.is_dynamo_compiling() and "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if disabled is None:
+            disable: Any = torch.compiler.disable
+            disabled = disable(function)
+        return disabled(*args, **kwargs)
+
+    return call
 
 
 class _GateHook:
@@ -121,7 +146,7 @@ class Gates(nn.Module):
         self._check_recomputation()
         return self._drawn
 
-    @torch.compiler.disable
+    @_untraced
     def redraw(self) -> None:
         """Draws new values; called before every forward of the model."""
         if not self.training:
@@ -184,7 +209,7 @@ def attach(model: nn.Module, gates: Gates, unit: str = "group") -> Gates:
 def detach(model: nn.Module) -> Gates:
     """Takes the gates off the model again and returns them."""
     model = unwrap(model)
-    gates = getattr(model, NAME, None)
+    gates: Gates | None = getattr(model, NAME, None)
     if gates is None:
         raise ValueError("The model has no gates attached.")
     _unhook(model)

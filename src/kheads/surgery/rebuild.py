@@ -27,6 +27,9 @@ from torch.nn import functional
 
 FORMAT = 1
 
+Arguments = tuple[Any, ...]  # of a call of a module
+Keywords = dict[str, Any]
+
 
 class IndexArgument:
     """Forward pre-hook that selects the kept heads on one axis of arguments made elsewhere for all heads.
@@ -38,7 +41,7 @@ class IndexArgument:
     def __init__(self, names: dict[str, int], axis: int, heads: list[int], of: int, fused: bool = False):
         self.names, self.axis, self.heads, self.of, self.fused = dict(names), axis, list(heads), of, fused
 
-    def __call__(self, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def __call__(self, module: nn.Module, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
         for name, place in self.names.items():
             if isinstance(kwargs.get(name), torch.Tensor):
                 kwargs = {**kwargs, name: self._select(kwargs[name])}
@@ -51,8 +54,8 @@ class IndexArgument:
         if self.fused and value.dim() == 2:  # an attention mask for every head and example
             return value
         if self.fused:
-            split = value.unflatten(self.axis, (-1, self.of)).index_select(self.axis + 1, index)
-            return split.flatten(self.axis, self.axis + 1)
+            split = value.view(*value.shape[: self.axis], -1, self.of, *value.shape[self.axis + 1 :])
+            return split.index_select(self.axis + 1, index).flatten(self.axis, self.axis + 1)
         if value.dim() <= self.axis or value.shape[self.axis] == 1:  # one bias for every head
             return value
         return value.index_select(self.axis, index)
@@ -67,7 +70,7 @@ class SelectOutput:
     def __init__(self, features: list[int], of: int):
         self.features, self.of = list(features), of
 
-    def __call__(self, module: nn.Module, args: tuple, output: torch.Tensor) -> torch.Tensor:
+    def __call__(self, module: nn.Module, args: Arguments, output: torch.Tensor) -> torch.Tensor:
         return output.index_select(-1, torch.tensor(self.features, dtype=torch.long, device=output.device))
 
     def record(self) -> dict[str, Any]:
@@ -80,14 +83,14 @@ class DropArgument:
     def __init__(self, name: str):
         self.name = name
 
-    def __call__(self, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def __call__(self, module: nn.Module, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
         return args, {**kwargs, self.name: None} if self.name in kwargs else kwargs
 
 
 class Silence:
     """Forward pre-hook of a ghost's output projection: no input, so its zero weights get no gradient and stay zero."""
 
-    def __call__(self, module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def __call__(self, module: nn.Module, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
         return (torch.zeros_like(args[0]), *args[1:]), kwargs
 
 
@@ -320,7 +323,7 @@ def _locate(model: nn.Module, path: str) -> str:
 def pruned_class(base: Any) -> Any:
     """Returns a subclass of a transformers class whose instances have the shapes of their config's record."""
 
-    def build(self: Any, config: Any, *args: Any, **kwargs: Any) -> None:
+    def build(self: nn.Module, config: Any, *args: Any, **kwargs: Any) -> None:
         base.__init__(self, config, *args, **kwargs)
         record = getattr(config, "kheads", None)
         if record is not None:
@@ -332,9 +335,10 @@ def pruned_class(base: Any) -> Any:
 
 def __getattr__(name: str) -> Any:
     """Resolves the class names that `auto_map` gives in an exported folder."""
-    import transformers
+    if name[:1].isupper():  # import statements ask for `__path__`, which must not load transformers
+        import transformers
 
-    base = getattr(transformers, name, None) if name[:1].isupper() else None
-    if isinstance(base, type) and issubclass(base, transformers.PreTrainedModel):
-        return pruned_class(base)
+        base = getattr(transformers, name, None)
+        if isinstance(base, type) and issubclass(base, transformers.PreTrainedModel):
+            return pruned_class(base)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from kheads.anatomy import IndexedArgument, LocatedSite, OwnTable, Plan, is_gated, locate, rows, unwrap
-from kheads.anatomy.layout import segments
+from kheads.anatomy.layout import places, segments
 from kheads.blocks.kept import Kept
 from kheads.surgery.rebuild import (
     FORMAT,
@@ -56,7 +56,7 @@ def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
         _cut(found, _plan(found, blocks.get(found.site.name, ())), tables)
     config: Any = getattr(model, "config", None)
     if config is not None:
-        config.kheads = architecture(model)
+        config.kheads = _described(model, located)
     return model
 
 
@@ -68,8 +68,11 @@ def ghosts(model: nn.Module) -> tuple[str, ...]:
 def architecture(model: nn.Module) -> dict[str, Any]:
     """Describes how the model differs from the one its config describes; `rebuild` reads it back."""
     model = unwrap(model)
-    located = locate(model)
-    paths = {id(tensor): name for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+    return _described(model, locate(model))
+
+
+def _described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, Any]:
+    paths = _paths(model)
     record: dict[str, Any] = {"format": FORMAT}
     sections = ("sites", "tensors", "attributes", "lists", "tables", "arguments", "selected", "layouts")
     record.update({key: {} for key in sections})
@@ -79,6 +82,15 @@ def architecture(model: nn.Module) -> dict[str, Any]:
     for found in located:
         _describe(found, paths, record)
     return record
+
+
+def _paths(model: nn.Module) -> dict[int, str]:
+    """The first name of every parameter and buffer, by identity."""
+    paths: dict[int, str] = {}
+    for path, module in model.named_modules():
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            paths.setdefault(id(tensor), f"{path}.{name}" if path else name)
+    return paths
 
 
 def _refuse(model: nn.Module) -> None:
@@ -95,8 +107,9 @@ def _plan(found: LocatedSite, blocks: Sequence[int]) -> Plan:
     n_i / g times and serves g query heads. Whole groups, or the same number in each, need no repeat.
     """
     group = found.heads // found.kv if found.kv else 1
-    together = found.heads_per_block
-    query = [block * together + member for block in blocks for member in range(together)]
+    if group == 1:
+        return Plan(tuple(blocks), tuple(blocks), group)
+    query = places(blocks, found.heads_per_block).tolist()
     served = Counter(head // group for head in query)
     counts = [served[index] for index in range(found.kv)]
     common = math.gcd(*counts) if any(counts) else 1
@@ -143,10 +156,10 @@ def _cut_projections(found: LocatedSite, plan: Plan) -> None:
         return found.layout.size(found.module, name)
 
     for path, text in found.layout.rows.items():
+        index = rows(text, size, found.heads, found.kv, plan)
         for owner, name, axis in _output_tensors(found.module, path):
-            _take(owner, name, axis, rows(text, size, found.heads, found.kv, plan))
-    width = found.head_dim
-    columns = [head * width + column for head in plan.query for column in range(width)]
+            _take(owner, name, axis, index)
+    columns = places(plan.query, found.head_dim)
     _take(found.output, "weight", 0 if _is_conv1d(found.output) else 1, columns)
 
 
@@ -174,7 +187,7 @@ def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
         if isinstance(value, nn.ModuleList):
             setattr(parent, name, nn.ModuleList([value[head] for head in heads]))
         elif value is not None:
-            _take(parent, name, axis, heads)
+            _take(parent, name, axis, places(heads, 1))
 
 
 def _select_after_norms(found: LocatedSite, plan: Plan) -> None:
@@ -182,8 +195,7 @@ def _select_after_norms(found: LocatedSite, plan: Plan) -> None:
     for path, part in found.layout.selected.items():
         norm = found.module.get_submodule(path)
         width = found.layout.size(found.module, part)
-        heads = plan.query if part == "q" else plan.kv
-        features = [head * width + feature for head in heads for feature in range(width)]
+        features = places(plan.query if part == "q" else plan.kv, width).tolist()
         old = hook_of(norm, SelectOutput)
         of = old.of if old else width * (found.heads if part == "q" else found.kv)
         set_hook(norm, SelectOutput([old.features[feature] for feature in features] if old else features, of))
@@ -239,10 +251,9 @@ def _set_counts(found: LocatedSite, plan: Plan) -> None:
             set_attribute(found.module, path, values[what])
 
 
-def _take(owner: nn.Module, name: str, axis: int, indices: Sequence[int]) -> None:
+def _take(owner: nn.Module, name: str, axis: int, index: Tensor) -> None:
     old = getattr(owner, name)
-    index = torch.tensor(list(indices), dtype=torch.long, device=old.device)
-    set_tensor(owner, name, old.detach().index_select(axis, index).clone())
+    set_tensor(owner, name, old.detach().index_select(axis, index.to(old.device)))
 
 
 def _output_tensors(module: nn.Module, path: str) -> list[tuple[nn.Module, str, int]]:

@@ -47,6 +47,12 @@ class Bleu:
         }
 
 
+def check_installed() -> None:
+    """Raises if something is missing without which translations cannot be scored."""
+    for name in ("sacremoses", "sacrebleu.metrics"):
+        _module(name)
+
+
 def moses_tools() -> Any:
     """The module sacremoses."""
     return _module("sacremoses")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 PAD, START, END = "<pad>", "<s>", "</s>"
 VOCABULARY = 10_000  # the paper's joint BPE
@@ -27,6 +28,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int = VOCABULARY, max_length: in
         raise ValueError(
             f"`vocab_size` must be an integer from {_BYTES + 3} up (every byte is in it); got {vocab_size!r}."
         )
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
     bpe = Tokenizer(models.BPE())
     # A space before the first word makes it the same word as inside a sentence.
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -41,7 +45,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int = VOCABULARY, max_length: in
     bpe.post_processor = processors.TemplateProcessing(
         single=f"$A {END}", pair=f"$A $B {END}", special_tokens=[(END, bpe.token_to_id(END))]
     )
-    return PreTrainedTokenizerFast(
+    make: Any = PreTrainedTokenizerFast  # its constructor has no types
+    tokenizer: PreTrainedTokenizerFast = make(
         tokenizer_object=bpe,
         pad_token=PAD,
         bos_token=START,
@@ -50,3 +55,4 @@ def train_bpe(texts: Iterable[str], vocab_size: int = VOCABULARY, max_length: in
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
     )
+    return tokenizer

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
-from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 from kheads.tasks.files import DataError, Table, read_table, stem, tabulate
 from kheads.tasks.glue_data import GLUE, labelled, load_glue, renumbered
 from kheads.tasks.labelling import classified, label_words, scored
 from kheads.tasks.metrics import FUNCTIONS, METRICS, REGRESSION
 from kheads.tasks.sampling import check_limits, draw
+
+if TYPE_CHECKING:  # slow to import, and not needed before there is data
+    from datasets import Dataset
+    from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-from pyarrow import parquet
-
 ROLES = ("text", "text_pair", "label")
 PAIR_NAMES = (
     ("premise", "hypothesis"),
@@ -186,12 +183,13 @@ def _usual_texts(names: Sequence[str], found: Mapping[str, str]) -> tuple[str, s
     if not matches:
         usual = ", ".join([*map("/".join, PAIR_NAMES), *TEXT_NAMES])
         raise DataError(
-            f"no text column; the columns are {listed(names)}, the usual names {usual}; name yours with `columns`."
+            f"no text column; the columns are {listed(names)}, the usual names {usual}; name yours, such as "
+            f"columns={{'text': {names[0]!r}}}."
         )
     if len(matches) > 1:
         raise DataError(
-            f"the texts may be {' or '.join(map('/'.join, matches))}; say which with `columns`, "
-            f"such as {dict(zip(ROLES, matches[0], strict=False))}."
+            f"the texts may be {' or '.join(map('/'.join, matches))}; say which, such as "
+            f"columns={dict(zip(ROLES, matches[0], strict=False))}."
         )
     texts = [found[name] for name in matches[0]]
     return texts[0], texts[1] if len(texts) > 1 else None
@@ -203,7 +201,7 @@ def _usual_label(names: Sequence[str], found: Mapping[str, str]) -> str:
             return found[name]
     raise DataError(
         f"no label column; the columns are {listed(names)}, the usual names {', '.join(LABEL_NAMES)}; "
-        "name yours with `columns`."
+        f"name yours, such as columns={{'label': {names[-1]!r}}}."
     )
 
 
@@ -296,6 +294,9 @@ def _under_header(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Numbered
 
 
 def _parquet_rows(path: Path) -> Numbered:
+    import pyarrow
+    from pyarrow import parquet
+
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
-import pyarrow
-from datasets import Dataset
 
 from kheads.tasks.files import DataError, gist, listed
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,17 @@ GLUE: dict[str, GlueTask] = {
 
 def load_glue(name: str) -> Mapping[str, Dataset]:
     """All splits of a task, from the hub or its cache."""
+    import datasets  # takes a second; most commands never ask for it
+
     try:
-        return datasets.load_dataset("nyu-mll/glue", name)
+        splits: Mapping[str, Dataset] = datasets.load_dataset("nyu-mll/glue", name)
     # What can go wrong on the way to the hub has no common class; the way out is the same.
     except Exception as error:
         raise DataError(
             f"GLUE's {name} could not be loaded from the Hugging Face hub ({gist(error)}); go online, or give local "
             "files instead: from_files(train, evals), on the command line --train FILE --eval FILE."
         ) from error
+    return splits
 
 
 def labelled(rows: Dataset, texts: tuple[str, ...]) -> tuple[Dataset, int]:
@@ -66,6 +70,8 @@ def labelled(rows: Dataset, texts: tuple[str, ...]) -> tuple[Dataset, int]:
 
 def renumbered(rows: Dataset, words: tuple[str, ...], labels: Sequence[str]) -> Dataset:
     """The rows with each label's place in `labels` instead of its place in `words`."""
+    import pyarrow
+
     lowered = [label.lower() for label in labels]
     if sorted(lowered) != sorted(words):
         raise ValueError(f"`labels` must be {listed(words)} in some order; got {listed(labels)}.")

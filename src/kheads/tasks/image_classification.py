@@ -7,18 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm.auto import tqdm
-from transformers import EvalPrediction
 
 from kheads.tasks.files import DataError, gist, listed
 from kheads.tasks.sampling import check_limits, draw
+from kheads.training.progress import progress
+
+if TYPE_CHECKING:
+    from transformers import EvalPrediction
 
 METRIC = "accuracy"
 
@@ -105,7 +107,7 @@ class ImageTask:
         sets = [images for images in (self.train, *self.evals.values()) if images is not None]
         paths = [path for images in sets for path in images.paths]
         with ThreadPoolExecutor() as pool:
-            for _ in tqdm(pool.map(_check_image, paths), "checking images", len(paths), leave=False, disable=quiet):
+            for _ in progress(pool.map(_check_image, paths), "checking images", len(paths), quiet):
                 pass
 
 

@@ -16,12 +16,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tqdm.auto import tqdm
-
 from kheads.storage.model_folder import new_folder
 from kheads.tasks.bleu import moses_tools
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs
+from kheads.training.progress import progress
 
 LANGUAGES = ("de", "en")
 ARCHIVE = "de-en.tgz"
@@ -115,7 +114,7 @@ def _segments(lines: list[str]) -> list[str]:
 
 def _tokenized(lines: list[str], language: str, quiet: bool) -> list[str]:
     cut = moses_tools().MosesTokenizer(language).tokenize
-    shown = tqdm(lines, desc=f"tokenising {language}", unit=" lines", disable=quiet, leave=False)
+    shown = progress(lines, f"tokenising {language}", quiet=quiet)
     return [cut(line, escape=False, return_str=True) for line in shown]
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow
-from datasets import Dataset
 
 from kheads.tasks.files import DataError, Table, listed, quoted
 from kheads.tasks.glue_data import GLUE
 from kheads.tasks.metrics import METRICS, REGRESSION
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # Labels of rows that have none: GLUE's hidden ones, and where MNLI's annotators did not agree.
 UNLABELLED = ("-1", "-")
@@ -112,6 +114,9 @@ def scored(table: Table) -> Dataset:
 
 def _dataset(table: Table, labels: Sequence[float | None], kind: str) -> Dataset:
     """A dataset of the rows whose label is not None."""
+    import pyarrow
+    from datasets import Dataset
+
     texts = {"text": table.texts} | ({} if table.pairs is None else {"text_pair": table.pairs})
     # Arrow makes these columns several times faster than `from_dict` makes them from lists.
     columns = {name: pyarrow.array(column, pyarrow.string()) for name, column in texts.items()}

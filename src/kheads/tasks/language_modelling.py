@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow
 import torch
-from datasets import Dataset
 from torch import Tensor
 from torch.nn import functional
-from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 from kheads.tasks.files import DataError, check_file, holds_rows, read_lines
 from kheads.tasks.sampling import check_limits, draw
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 METRIC = "perplexity"
 
@@ -156,5 +157,8 @@ def _pieces(path: Path) -> Iterator[str]:
 
 
 def _packed(ids: np.ndarray, length: int) -> Dataset:
+    import pyarrow
+    from datasets import Dataset
+
     flat = pyarrow.array(ids[: len(ids) // length * length])
     return Dataset(pyarrow.table({"input_ids": pyarrow.FixedSizeListArray.from_arrays(flat, length)}))

@@ -8,8 +8,6 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-import datasets
-
 from kheads.tasks.files import DataError, check_file, format_of, gist, listed, quoted, read_lines, read_rows, unit_of
 
 ROLES = ("source", "target")
@@ -149,6 +147,8 @@ def read_pairs(path: str | Path, columns: Mapping[str, str] | None = None) -> Pa
 
 def read_hub(name: str, columns: Mapping[str, str] | None = None) -> dict[str, Pairs]:
     """Reads the splits of a data set of the hub, or a folder that `datasets` reads, given as NAME or NAME:CONFIG."""
+    import datasets  # takes a second; pairs in files do without
+
     place, _, config = name.partition(":")
     try:
         splits = datasets.load_dataset(place, config or None)

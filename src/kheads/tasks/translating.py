@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object
-from tqdm.auto import tqdm
-from transformers import PreTrainedModel
 
 from kheads.training.batching import token_batches
+from kheads.training.progress import progress as shown
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BEAMS = 5
 BATCH_TOKENS = 2048
@@ -37,7 +37,7 @@ def translate(
         texts: one sentence each; empty ones stay empty.
         beams: hypotheses that are kept at each step; 1 is greedy.
         batch_tokens: source tokens of a batch, padding included.
-        progress: show a bar on standard error.
+        progress: show on standard error how far it is.
     """
     translations = [""] * len(texts)
     places = [place for place, text in enumerate(texts) if text.strip()]
@@ -47,17 +47,19 @@ def translate(
     ids = tokenizer([texts[place] for place in places], truncation=limit is not None, max_length=limit).input_ids
     lengths = [len(sequence) for sequence in ids]
     batches = token_batches(lengths, max(batch_tokens, *lengths, 1))
-    with tqdm(total=len(places), desc="translating", unit=" lines", disable=not progress) as bar:
-        for batch in reversed(batches):  # the longest first: memory runs out at once or never
-            found = _beam_search(model, tokenizer, [ids[index] for index in batch], beams)
-            for index, text in zip(batch, found, strict=True):
-                translations[places[index]] = text
-            bar.update(len(batch))
+    # The longest first: memory runs out at once or never.
+    for batch in shown(batches[::-1], "translating", quiet=not progress):
+        found = _beam_search(model, tokenizer, [ids[index] for index in batch], beams)
+        for index, text in zip(batch, found, strict=True):
+            translations[places[index]] = text
     return translations
 
 
 def translate_together(model: PreTrainedModel, tokenizer: Any, texts: Sequence[str], **options: Any) -> list[str]:
     """Translates with all processes of a run, each its share; all get all translations."""
+    from accelerate import PartialState
+    from accelerate.utils import gather_object
+
     everyone = PartialState()
     count = everyone.num_processes
     mine = translate(model, tokenizer, texts[everyone.process_index :: count], **options)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from datasets import Dataset
 from torch import Tensor
-from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 from kheads.tasks import made_numbers
 from kheads.tasks.classification import Encoded
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs, read_hub, read_pairs, read_parallel
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 NUMBERS = "numbers"  # the embedded task's name
 NUMBERS_VOCABULARY = 500
@@ -69,7 +71,7 @@ class TranslationTask:
         """
         evals = {name: _encode(pairs, tokenizer, max_length) for name, pairs in self.evals.items()}
         if self.train is None:
-            return Encoded(Dataset.from_dict({}), evals), ()
+            return Encoded(_dataset({}), evals), ()
         train = _encode(self.train, tokenizer, None)
         fits = np.flatnonzero(np.asarray(train["length"]) <= max_length)
         if not len(fits):
@@ -123,9 +125,9 @@ def numbers(seed: int = 0) -> TranslationTask:
 
 def reference_log_probabilities(logits: Any, labels: Tensor) -> Tensor:
     """The log-probability of each reference token, (B, L): all that is kept of the logits, which would not fit."""
-    logits = logits[0] if isinstance(logits, tuple) else logits
-    picked = logits.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    return (picked.float() - torch.logsumexp(logits.float(), dim=-1)).masked_fill(labels == IGNORED, 0.0)
+    scores: Tensor = logits[0] if isinstance(logits, tuple) else logits
+    picked = scores.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return (picked.float() - torch.logsumexp(scores.float(), dim=-1)).masked_fill(labels == IGNORED, 0.0)
 
 
 def perplexity(prediction: EvalPrediction) -> dict[str, float]:
@@ -150,4 +152,10 @@ def _encode(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, max_length: int | 
     encoded: Any = tokenizer(pairs.sources, text_target=pairs.targets, **options)
     lengths = [max(map(len, both)) for both in zip(encoded["input_ids"], encoded["labels"], strict=True)]
     columns = ("input_ids", "attention_mask", "labels")
-    return Dataset.from_dict({**{name: encoded[name] for name in columns}, "length": lengths})
+    return _dataset({**{name: encoded[name] for name in columns}, "length": lengths})
+
+
+def _dataset(columns: dict[str, Any]) -> Dataset:
+    from datasets import Dataset
+
+    return Dataset.from_dict(columns)

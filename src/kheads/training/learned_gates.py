@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from kheads.methods import Goal, Learned, Moment
+from kheads.methods.base import Goal, Learned, Moment
 from kheads.surgery.gates import Gates
+
+CLIP = 1.0
 
 
 class LearnedGates(Gates):
@@ -23,6 +25,14 @@ class LearnedGates(Gates):
     def _draw(self, w: Tensor) -> Tensor:
         return self.method.gates(w, self.goal, self.moment)
 
+    def clip(self) -> None:
+        """Clips the gradient of the weights on their own: a spike there never scales the model's update."""
+        if self.w.grad is None:
+            return
+        if not self.w.grad.isfinite().all():
+            raise FloatingPointError("the gradient of the gates became non-finite")
+        nn.utils.clip_grad_norm_([self.w], CLIP)
+
     def penalty(self) -> Tensor | None:
         """What the method adds to the loss."""
         return self.method.penalty(self.w)
@@ -33,3 +43,8 @@ class LearnedGates(Gates):
         if self._drawn is not None:
             status["largest_gate"] = float(self._drawn.detach().max())
         return {**status, "w_spread": float(self.w.detach().std(correction=0))}
+
+
+def schedule(name: str, steps: int, step: int) -> float:
+    """What the learning rate of the weights is multiplied with at a step: 1, or linear to 0."""
+    return 1.0 if name == "constant" else max(0.0, 1 - step / max(steps, 1))

@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel
+from torch import nn
 
 from kheads.blocks.site import Site, total
-from kheads.methods import METHODS, Method
-from kheads.training.pruning import PruneResult
+from kheads.methods.base import Method
+from kheads.methods.look import Look
+from kheads.methods.registry import BUILT_IN, UNPRUNED, key_of
 
 NAME = "result.json"
+UNPRUNED_LOOK = Look("Unpruned", marker="", dash="dash", colour="@ink")
 
 
-def describe(
-    result: PruneResult, method: Method | None, settings: dict[str, Any], before: dict[str, Any], metric: str
-) -> dict[str, Any]:
-    """Everything about a run that another reader needs, as plain data.
-
-    Args:
-        result: what `prune` returned.
-        method: how heads were chosen; None for the unpruned baseline.
-        settings: what the user asked for.
-        before: `describe_model` of the model before.
-        metric: the headline metric of the task.
-    """
-    key = next((key for key, cls in METHODS.items() if isinstance(method, cls)), "none")
-    return {
-        "method": {"name": key, **(dataclasses.asdict(method) if method is not None else {})},
-        "settings": settings,
-        "metric": metric,
-        "metrics": result.metrics,
-        "kept": result.kept.to_dict(),
-        "scores": result.scores.tolist(),
-        "before": before,
-        "after": {"heads": len(result.kept), **size_of(result.model)},
-        "report": result.report,
-        "history": result.history,
-        "versions": versions(),
-        "machine": machine(),
-    }
+def describe_method(method: Method | None) -> dict[str, Any]:
+    """A method's name and its fields; none for the unpruned baseline."""
+    return {"name": UNPRUNED} if method is None else {"name": key_of(method), **asdict(method)}
 
 
-def describe_model(model: PreTrainedModel, sites: Sequence[Site]) -> dict[str, Any]:
+def describe_look(method: Method | None, pipelined: bool) -> dict[str, Any]:
+    """How the run is drawn, and with which others it is a series; a report needs no more of the method."""
+    if method is None:
+        return {"key": UNPRUNED, "rank": 2 * len(BUILT_IN), **asdict(UNPRUNED_LOOK)}
+    key, look = key_of(method), method.look_in(pipelined)
+    apart = look != method.look
+    place = list(BUILT_IN).index(key) if key in BUILT_IN else len(BUILT_IN)
+    return {"key": f"{key}-pipelined" if apart else key, "rank": 2 * place + apart, **asdict(look)}
+
+
+def describe_model(model: nn.Module, sites: Sequence[Site]) -> dict[str, Any]:
     """Heads, where they lie, and size."""
     lie = [{"name": site.name, "kind": site.kind, "count": site.count} for site in sites]
     return {"heads": total(sites), "sites": lie, **size_of(model)}
 
 
-def size_of(model: PreTrainedModel) -> dict[str, int]:
+def size_of(model: nn.Module) -> dict[str, int]:
     """Parameters, and bytes of weights."""
     unique = {id(parameter): parameter for parameter in model.parameters()}.values()
     return {
@@ -87,7 +75,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(record: dict[str, Any], folder: Path) -> Path:
+def write(record: Mapping[str, Any], folder: Path) -> Path:
     """Writes the record, whole or not at all."""
     return write_json(record, folder / NAME)
 

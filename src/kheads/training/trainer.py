@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,26 @@ import torch
 from accelerate import DistributedType
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler
-from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    PrinterCallback,
+    ProgressCallback,
+    Seq2SeqTrainer,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+)
+from transformers.trainer_utils import TrainOutput
 
 from kheads.blocks.kept import Kept
 from kheads.training.batching import TokenBatches
-from kheads.training.learned_gates import LearnedGates
+from kheads.training.callbacks import Doubts, ProgressLines
+from kheads.training.hooks import check_hooks
+from kheads.training.learned_gates import LearnedGates, schedule
+from kheads.training.progress import say, shows_bars
 
-GATE_CLIP = 1.0
+STATE = "trainer_state.json"
 
 # A mixin has no base of its own; the type checker should know whose methods it extends.
 if TYPE_CHECKING:
@@ -44,7 +57,12 @@ class GatedTrainerMixin(_Base):
         *args: as for Trainer.
         gates: gates that are attached to the model.
         batch_tokens: make training batches of at most so many tokens, instead of so many examples.
-        **kwargs: as for Trainer.
+        quiet: do not print remarks about a training that cannot work; `remarks` has them either way.
+        **kwargs: as for Trainer. With `disable_tqdm` in `args` nothing shows how far it is; otherwise a bar does, or a
+            line now and then where there is no terminal.
+
+    Attributes:
+        remarks: what was wrong with the training, a sentence each.
     """
 
     # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
@@ -52,27 +70,88 @@ class GatedTrainerMixin(_Base):
     loss_is_scaled_for_ga: bool | None = False
 
     def __init__(
-        self: Any, *args: Any, gates: LearnedGates | None = None, batch_tokens: int | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        gates: LearnedGates | None = None,
+        batch_tokens: int | None = None,
+        quiet: bool = False,
+        **kwargs: Any,
     ):
+        check_hooks(_beyond_mixin(type(self)))
         super().__init__(*args, **kwargs)
+        # A model that another trainer has evaluated counts as prepared, and every process would train it on its own.
+        vars(self.model).pop("_is_accelerate_prepared", None)
         self.gates, self.batch_tokens = gates, batch_tokens
-        self._order: Any = None  # the sampler, if its order depends on the epoch
+        self._order: LengthGroups | TokenBatches | None = None  # the sampler, if its order depends on the epoch
         self.model_accepts_loss_kwargs = False
         self._items = 0.0
         self._logged: Kept | None = None
+        self.quiet = quiet
+        self.remarks: list[str] = []
+        self._doubts = Doubts(self._remark, getattr(getattr(self.model, "config", None), "num_labels", None))
         self.add_callback(_BeforeStep(self))
+        self.add_callback(self._doubts)
+        self._choose_progress()
         _refuse_backends(self)
+
+    # ---------------------------------------------------------------------------------------- what is said
+
+    def _choose_progress(self) -> None:
+        """Nothing if Trainer would print its logs instead of a bar; lines instead of a bar that nobody would see."""
+        self.pop_callback(PrinterCallback)
+        if not shows_bars() and self.pop_callback(ProgressCallback) is not None:
+            self.add_callback(ProgressLines())
+
+    def _remark(self, sentence: str) -> None:
+        self.remarks.append(sentence)
+        if self.is_world_process_zero() and not self.quiet:
+            say(sentence)
+
+    # ---------------------------------------------------------------------------------------- a run taken up again
+
+    def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Trains; from a checkpoint of a training that is finished, only loads what it came to."""
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = newest_checkpoint(self.args.output_dir or ".") or True
+        if isinstance(resume_from_checkpoint, str | Path):
+            resume_from_checkpoint = str(resume_from_checkpoint)
+            state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / STATE))
+            if self._is_finished(state):
+                return self._take_up(resume_from_checkpoint, state)
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def total_steps(self) -> int:
+        """How many optimizer steps the training has, from its beginning to its end."""
+        if self.args.max_steps > 0:
+            return self.args.max_steps
+        per_epoch = math.ceil(len(self.get_train_dataloader()) / self.args.gradient_accumulation_steps)
+        return max(1, math.ceil(per_epoch * self.args.num_train_epochs))
+
+    def _is_finished(self, state: TrainerState) -> bool:
+        stopping = (cb for cb in self.callback_handler.callbacks if isinstance(cb, EarlyStoppingCallback))
+        return state.global_step >= self.total_steps() or any(_ran_out(callback, state) for callback in stopping)
+
+    def _take_up(self, checkpoint: str, state: TrainerState) -> TrainOutput:
+        """Loads weights and history. Trainer itself would train one more step, or log its end once more."""
+        self._load_from_checkpoint(checkpoint)
+        state.is_local_process_zero = self.is_local_process_zero()
+        state.is_world_process_zero = self.is_world_process_zero()
+        self.state = state
+        best = state.best_model_checkpoint
+        if self.args.load_best_model_at_end and best is not None and Path(best).is_dir():
+            self._load_best_model()
+        return TrainOutput(state.global_step, 0.0, {})
 
     # ---------------------------------------------------------------------------------------- loss and gradients
 
-    def get_batch_samples(self: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Any]:
         """Counts the items of the whole optimizer step, over all micro-batches and processes."""
         batches, _ = super().get_batch_samples(*args, **kwargs)
         counts = [float(items_per_example(batch, self._shifts_labels).sum()) for batch in batches]
         self._items = self._sum_over_processes(sum(counts))
         return batches, None
 
-    def training_step(self: Any, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One micro-batch at the moment of its optimizer step."""
         if self.gates is not None:
             self.gates.set_moment(self.state.global_step, self.state.max_steps)
@@ -82,7 +161,7 @@ class GatedTrainerMixin(_Base):
         return loss
 
     def compute_loss(
-        self: Any,
+        self,
         model: nn.Module,
         inputs: dict[str, Any],
         return_outputs: bool = False,
@@ -91,8 +170,9 @@ class GatedTrainerMixin(_Base):
         """In training: the micro-batch's share of the step's mean loss, and of the penalty."""
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs)
-        share = self._share(inputs)
+        share, labels = self._share(inputs), inputs.get("labels")
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        self._doubts.see(loss, labels, self.state)
         penalty = self.gates.penalty() if self.gates is not None else None
         if penalty is not None:
             loss = loss + penalty.to(loss.device, loss.dtype)
@@ -101,58 +181,67 @@ class GatedTrainerMixin(_Base):
         loss = loss * share
         return (loss, outputs) if return_outputs else loss
 
-    def _share(self: Any, inputs: dict[str, Any]) -> float:
+    def _share(self, inputs: dict[str, Any]) -> float:
         # Processes average their gradients, so each counts as many times as there are processes.
         if not self._items:
             return 1.0
         items = float(items_per_example(inputs, self._shifts_labels).sum())
-        return items / self._items * self.accelerator.num_processes * self.current_gradient_accumulation_steps
+        processes: int = self.accelerator.num_processes
+        return items / self._items * processes * self._divisor
 
     @property
-    def _shifts_labels(self: Any) -> bool:
+    def _divisor(self) -> int:
+        """By what Trainer divides the loss of a micro-batch. Before 5.19 it left losses of the user's own alone."""
+        if self.compute_loss_func is not None and not hasattr(Trainer, "loss_is_scaled_for_ga"):
+            return 1
+        return self.current_gradient_accumulation_steps
+
+    @property
+    def _shifts_labels(self) -> bool:
         """Whether the loss leaves out the first label, as causal language models do."""
         config = getattr(self.accelerator.unwrap_model(self.model), "config", None)
         name = type(self.accelerator.unwrap_model(self.model)).__name__
         return "CausalLM" in name or ("LMHead" in name and not getattr(config, "is_encoder_decoder", False))
 
-    def _sum_over_processes(self: Any, value: float) -> float:
+    def _sum_over_processes(self, value: float) -> float:
         if self.accelerator.num_processes == 1:
             return value
         everyone = self.accelerator.gather(torch.tensor([value], dtype=torch.float64, device=self.args.device))
         return float(everyone.sum())
 
-    def _clip_grad_norm(self: Any, model: nn.Module) -> Any:
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clips the model alone: a spike in the gates never scales the model's update."""
         w = self.gates.w if self.gates is not None else None
         return self.accelerator.clip_grad_norm_([p for p in model.parameters() if p is not w], self.args.max_grad_norm)
 
-    def before_step(self: Any) -> None:
+    def before_step(self) -> None:
         """Clips the gates on their own, also where the model is not clipped, and stops on what is not finite."""
         if self.gates is None or self.gates.w.grad is None:
             return
         self.accelerator.unscale_gradients()
-        if not torch.isfinite(self.gates.w.grad).all():
-            raise TrainingStoppedError(self._stopped("the gradient of the gates became non-finite"))
-        nn.utils.clip_grad_norm_([self.gates.w], GATE_CLIP)
+        try:
+            self.gates.clip()
+        except FloatingPointError as error:
+            raise TrainingStoppedError(self._stopped(str(error))) from error
 
-    def _stopped(self: Any, what: str) -> str:
-        newest = newest_checkpoint(self.args.output_dir)
+    def _stopped(self, what: str) -> str:
+        newest = newest_checkpoint(self.args.output_dir or ".")
         where = f"the last good checkpoint is {newest}" if newest else "there is no checkpoint yet"
         return f"At step {self.state.global_step + 1} {what}; {where}. Lower the learning rate or check the data."
 
     # ---------------------------------------------------------------------------------------- optimizer and schedule
 
-    def create_optimizer(self: Any, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
         """Gives w a group of its own: its learning rate, no weight decay."""
         if self.gates is None or self.optimizer is not None:
             return super().create_optimizer(*args, **kwargs)
         self.gates.w.requires_grad_(False)
         optimizer = super().create_optimizer(*args, **kwargs)
         self.gates.w.requires_grad_(True)
-        optimizer.add_param_group({"params": [self.gates.w], "lr": self.gates.method.lr, "weight_decay": 0.0})
+        optimizer.add_param_group({"params": [self.gates.w], "lr": self.gates.method.gate_lr, "weight_decay": 0.0})
         return optimizer
 
-    def create_scheduler(self: Any, num_training_steps: int, optimizer: Any = None) -> Any:
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Gives w a schedule of its own."""
         scheduler = super().create_scheduler(num_training_steps, optimizer)
         if self.gates is None:
@@ -162,13 +251,13 @@ class GatedTrainerMixin(_Base):
                 f"lr_scheduler_type={self.args.lr_scheduler_type} cannot give the gates a schedule of their own; "
                 "use linear, cosine, constant, constant_with_warmup, polynomial or inverse_sqrt."
             )
-        scheduler.lr_lambdas[-1] = _schedule(self.gates.method.lr_schedule, num_training_steps)
+        scheduler.lr_lambdas[-1] = partial(schedule, self.gates.method.gate_lr_schedule, num_training_steps)
         scheduler.optimizer.param_groups[-1]["lr"] = scheduler.base_lrs[-1]
         return scheduler
 
     # ---------------------------------------------------------------------------------------- data order
 
-    def _get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         """Length grouping whose order depends on seed and epoch alone, so that a resumed run sees the same batches."""
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy != "group_by_length":
@@ -178,14 +267,14 @@ class GatedTrainerMixin(_Base):
         self._order = LengthGroups(lengths, batch, self._data_seed)
         return self._order
 
-    def get_train_dataloader(self: Any) -> DataLoader:
+    def get_train_dataloader(self) -> DataLoader[Any]:
         """Batches by tokens where that was asked for; each process reads its own, so nothing shards them again."""
         if self.batch_tokens is None:
             return super().get_train_dataloader()
         lengths = _side_lengths(self.train_dataset)
         here = self.args.process_index, self.args.world_size
         self._order = TokenBatches(lengths, self.batch_tokens, self._data_seed, *here)
-        data = self.train_dataset
+        data: Any = self.train_dataset
         return DataLoader(
             self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data,
             batch_sampler=self._order,
@@ -195,17 +284,17 @@ class GatedTrainerMixin(_Base):
         )
 
     @property
-    def _data_seed(self: Any) -> int:
+    def _data_seed(self) -> int:
         return self.args.data_seed if self.args.data_seed is not None else self.args.seed
 
-    def before_epoch(self: Any) -> None:
+    def before_epoch(self) -> None:
         """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it."""
         if self._order is not None:
             self._order.set_epoch(int(self.state.epoch or 0))
 
     # ---------------------------------------------------------------------------------------- logs and checkpoints
 
-    def log(self: Any, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Adds the state of the gates; the hard subset goes into the history, which trackers need not understand."""
         if self.gates is None or "loss" not in logs:
             super().log(logs, *args, **kwargs)
@@ -214,14 +303,18 @@ class GatedTrainerMixin(_Base):
         before = self._logged or self._last_logged() or kept
         changed = len(set(kept) - set(before))
         super().log({**logs, **self.gates.status(), "heads_changed": changed}, *args, **kwargs)
-        self.state.log_history[-1]["kept"] = kept.to_dict()
+        self._history[-1]["kept"] = kept.to_dict()
         self._logged = kept
 
-    def _last_logged(self: Any) -> Kept | None:
-        entries = [entry["kept"] for entry in self.state.log_history if "kept" in entry]
+    def _last_logged(self) -> Kept | None:
+        entries = [entry["kept"] for entry in self._history if "kept" in entry]
         return Kept.from_dict(entries[-1]) if entries else None
 
-    def _save(self: Any, *args: Any, **kwargs: Any) -> None:
+    @property
+    def _history(self) -> list[dict[str, Any]]:
+        return self.state.log_history
+
+    def _save(self, *args: Any, **kwargs: Any) -> None:
         """Writes the parameters under the names they have in the model.
 
         `save_pretrained` by itself writes some architectures (ViT, for one) under the names of their older checkpoints,
@@ -235,7 +328,7 @@ class GatedTrainerMixin(_Base):
         finally:
             vars(model).pop("save_pretrained", None)
 
-    def _issue_warnings_after_load(self: Any, load_result: Any) -> None:
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
         """A checkpoint that does not fit is an error here, not a warning."""
         tied = set(getattr(self.model, "all_tied_weights_keys", None) or {})
         unsaved = set(getattr(self.model, "_keys_to_ignore_on_save", None) or ())  # sinusoids, which are made again
@@ -256,7 +349,7 @@ class GatedSeq2SeqTrainer(GatedTrainerMixin, Seq2SeqTrainer):
 
 
 class _BeforeStep(TrainerCallback):
-    def __init__(self, trainer: Any):
+    def __init__(self, trainer: GatedTrainerMixin):
         self.trainer = trainer
 
     def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
@@ -283,8 +376,8 @@ class LengthGroups(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator)
-        pools = order.split(self.batch_size * 50)
-        batches = [batch for pool in pools for batch in self._sorted(pool).split(self.batch_size)]
+        pools = torch.split(order, self.batch_size * 50)
+        batches = [batch for pool in pools for batch in torch.split(self._sorted(pool), self.batch_size)]
         whole = [batch for batch in batches if len(batch) == self.batch_size]
         rest = [batch for batch in batches if len(batch) < self.batch_size]  # short batches come last, as one pool
         shuffled = [whole[index] for index in torch.randperm(len(whole), generator=generator).tolist()]
@@ -296,7 +389,7 @@ class LengthGroups(Sampler[int]):
 
 def items_per_example(batch: Any, shifted: bool = False) -> Tensor:
     """How many labels of each example count in a mean loss, (B,): tokens that are not -100, or one label."""
-    labels = batch.get("labels") if hasattr(batch, "get") else None
+    labels: Tensor | None = batch.get("labels") if hasattr(batch, "get") else None
     if labels is None:
         size = next((len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()), 1)
         return torch.ones(size)
@@ -314,16 +407,10 @@ def newest_checkpoint(directory: str | Path) -> str | None:
 
 def _is_complete(path: Path) -> bool:
     try:
-        json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        json.loads((path / STATE).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError):
         return False
     return path.name.rpartition("-")[2].isdigit()
-
-
-def _schedule(name: str, total: int) -> Callable[[int], float]:
-    if name == "constant":
-        return lambda step: 1.0
-    return lambda step: max(0.0, 1 - step / max(total, 1))
 
 
 def _lengths(dataset: Any, column: str) -> list[int]:
@@ -338,6 +425,20 @@ def _side_lengths(dataset: Any) -> list[tuple[int, int]]:
         columns = (dataset["input_ids"], dataset["labels"])
         return list(zip(*([len(ids) for ids in column] for column in columns), strict=True))
     return [(len(example["input_ids"]), len(example["labels"])) for example in dataset]
+
+
+def _ran_out(stopping: EarlyStoppingCallback, state: TrainerState) -> bool:
+    """Whether the run whose state it is has waited for an improvement as long as this callback waits."""
+    stored: Any = state.stateful_callbacks or {}  # as read from a file
+    found = stored.get(type(stopping).__name__, [])
+    entries = found if isinstance(found, list) else [found]
+    waited = [entry["attributes"]["early_stopping_patience_counter"] for entry in entries]
+    return any(count >= stopping.early_stopping_patience for count in waited)
+
+
+def _beyond_mixin(cls: type) -> tuple[type, ...]:
+    order = cls.__mro__
+    return order[order.index(GatedTrainerMixin) + 1 :]
 
 
 def _refuse_backends(trainer: Any) -> None:

@@ -1,4 +1,4 @@
-"""The story in minutes: fine-tune a small BERT, keep 12 of its 72 heads by joint DSP, and compare with its rivals.
+"""The story in minutes: fine-tune a small BERT, keep 12 of its 72 heads, and compare the methods.
 
 Everything comes with the package or from PyPI: the embedded model, and a task of made-up sentence pairs in which word
 order decides. `compare` is also what `benchmarks/bench_demo.py` runs over several seeds.
@@ -7,8 +7,6 @@ order decides. `compare` is also what `benchmarks/bench_demo.py` runs over sever
 from __future__ import annotations
 
 import copy
-import dataclasses
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +18,18 @@ from transformers import DataCollatorWithPadding, TrainingArguments, set_seed
 from kheads.anatomy import discover
 from kheads.lab import terminal
 from kheads.lab.jobs import made_nli
-from kheads.methods import DSP, Method, Michel, Retrain
+from kheads.methods.base import Method
+from kheads.methods.phases import starts_from_trained
+from kheads.methods.registry import BASELINES, DEFAULT, METHODS
 from kheads.storage import sources
-from kheads.storage.model_folder import check_free, load, save
+from kheads.storage.model_folder import check_free, load
 from kheads.tasks import ClassificationTask
-from kheads.training.pruning import Plan, PruneResult, prune
-from kheads.training.recording import size_of
+from kheads.training.plan import Plan
+from kheads.training.pruning import prune
+from kheads.training.recording import UNPRUNED_LOOK, size_of
+from kheads.training.result import PruneResult
+
+UNPRUNED_LABEL = UNPRUNED_LOOK.label
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,13 @@ def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
     )
     begin = time.perf_counter()
     results = compare(task, recipe, seed, say=console.print)
-    joint = results["joint DSP"]
-    save(joint.model, output, tokenizer=sources.tokenizer(sources.EMBEDDED))
+    label = METHODS[DEFAULT].look.label
+    chosen = results[label]
+    chosen.save(output)
     reloaded = size_of(load(output))
     console.print(_table(results, task))
-    console.print("\nThe heads that joint DSP kept:")
-    console.print(terminal.head_map(discover(sources.skeleton(sources.EMBEDDED)), _renamed(joint)))
+    console.print(f"\nThe heads that {label} kept:")
+    console.print(terminal.head_map(discover(sources.skeleton(sources.EMBEDDED)), _renamed(chosen)))
     console.print(
         f"\nSaved in {output} and loaded again: {reloaded['parameters']:,} parameters. "
         f"All of it took {(time.perf_counter() - begin) / 60:.1f} minutes.\n"
@@ -77,48 +82,54 @@ def made_task(recipe: Recipe, seed: int) -> ClassificationTask:
 
 
 def compare(task: ClassificationTask, recipe: Recipe, seed: int, say: Any = print) -> dict[str, PruneResult]:
-    """Unpruned; joint DSP and prune-and-retrain, each in the same number of steps; Michel on the unpruned model."""
+    """The unpruned model, the default method and the baselines, each in as many steps or on the unpruned model."""
     say(f"\n1. Fine-tune the whole model: {recipe.steps} steps.")
     unpruned = _run(task, recipe, seed, None, Plan())
-    say(f"2. Joint DSP: fine-tune and learn which {recipe.k} heads to keep, in the same {recipe.steps} steps.")
-    joint = _run(task, recipe, seed, DSP.preset("short"), Plan())
-    first, after = Retrain().parts(recipe.steps)
-    say(f"3. Prune and retrain, the baseline: {first} steps, one cut to {recipe.k} heads, {after} steps.")
-    once = Plan(estimate_examples=recipe.estimate_examples)
-    retrained = _run(task, recipe, seed, Retrain(), once)
-    say(
-        f"4. Michel: remove heads of the fine-tuned model by the gradient of their gates, {Michel().per_round} a round."
-    )
-    trained = dataclasses.replace(once, trained=True)
-    michel = _run(task, recipe, seed, Michel(), trained, copy.deepcopy(unpruned.model))
-    return {"unpruned": unpruned, "joint DSP": joint, "prune and retrain": retrained, "Michel": michel}
+    results = {UNPRUNED_LABEL: unpruned}
+    for number, method in enumerate(story(), 2):
+        trained = starts_from_trained(method.phases(frozen=False))
+        say(told(number, method, trained, recipe.steps))
+        plan = Plan(estimate_examples=recipe.estimate_examples, trained=trained)
+        model = copy.deepcopy(unpruned.model) if trained else None
+        results[method.look.label] = _run(task, recipe, seed, method, plan, model)
+    return results
+
+
+def story() -> list[Method]:
+    """The methods that the demo shows, the default first."""
+    return [METHODS[key].configured() for key in (DEFAULT, *BASELINES)]
+
+
+def told(number: int, method: Method, trained: bool, steps: int) -> str:
+    """What a step of the story is about."""
+    where = "on the trained model" if trained else f"in the same {steps} steps"
+    return f"{number}. {method.look.label}, {where}: {method.idea}."
 
 
 def _run(
     task: ClassificationTask, recipe: Recipe, seed: int, method: Method | None, plan: Plan, model: Any = None
 ) -> PruneResult:
     set_seed(seed)  # the classifier on top of the pretrained model starts at random
-    model = model or sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
+    if model is None:
+        model, _ = sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
     words = sources.tokenizer(sources.EMBEDDED)
     encoded = task.tokenize(words)
-    with tempfile.TemporaryDirectory() as folder:
-        return prune(
-            model,
-            None if method is None else recipe.k,
-            method,
-            encoded.train,
-            encoded.evals,
-            _arguments(folder, recipe, seed),
-            plan=plan,
-            data_collator=DataCollatorWithPadding(words),
-            compute_metrics=task.compute_metrics,
-            processing_class=words,
-        )
+    return prune(
+        model,
+        None if method is None else recipe.k,
+        method or DEFAULT,
+        encoded.train,
+        encoded.evals,
+        _arguments(recipe, seed),
+        plan=plan,
+        data_collator=DataCollatorWithPadding(words),
+        compute_metrics=task.compute_metrics,
+        processing_class=words,
+    )
 
 
-def _arguments(folder: str, recipe: Recipe, seed: int) -> TrainingArguments:
+def _arguments(recipe: Recipe, seed: int) -> TrainingArguments:
     return TrainingArguments(
-        output_dir=folder,
         max_steps=recipe.steps,
         per_device_train_batch_size=recipe.batch_size,
         per_device_eval_batch_size=100,
@@ -136,7 +147,7 @@ def _arguments(folder: str, recipe: Recipe, seed: int) -> TrainingArguments:
 
 def _table(results: dict[str, PruneResult], task: ClassificationTask) -> Any:
     rows = []
-    whole = size_of(results["unpruned"].model)
+    whole = size_of(results[UNPRUNED_LABEL].model)
     for name, result in results.items():
         size = size_of(result.model)
         accuracy = result.metrics["pruned"]["unseen words"][task.metric]

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kheads.lab import jobs, terminal
-from kheads.lab.jobs import Job, Outcome
-from kheads.methods import Retrain
+from kheads.lab import terminal
+from kheads.lab.demos.inference import UNPRUNED_LABEL, story, told
+from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.running import Outcome, run
+from kheads.methods.phases import starts_from_trained
+from kheads.methods.registry import DEFAULT, METHODS, UNPRUNED, key_of
 from kheads.storage import sources
 from kheads.storage.model_folder import check_free
 from kheads.tasks.translating import translate
@@ -47,43 +50,45 @@ def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         outcomes = compare(Path(folder), output, recipe, seed, say=console.print)
-    joint = outcomes["joint DSP"]
+    label = METHODS[DEFAULT].look.label
+    chosen = outcomes[label]
     console.print(_table(outcomes))
-    console.print("\nThe heads that joint DSP kept:")
-    console.print(terminal.head_map(joint.sites, joint.kept))
+    console.print(f"\nThe heads that {label} kept:")
+    console.print(terminal.head_map(chosen.sites, chosen.kept))
     console.print("\nWhat they say of numbers they have never seen:")
     for line in _translated(output, examples.sources[:4]):
         console.print(line, soft_wrap=True)
     console.print(
         f"\nAll of it took {(time.perf_counter() - begin) / 60:.1f} minutes. Next, in {output} and on your own data:\n"
         f"  echo 'wir haben um halb vier fünfhundertsechs Bücher gekauft' | kheads translate {output}\n"
-        "  kheads prune small -k 12 --task translation --train-source train.de --train-target train.en "
-        "--eval-source dev.de --eval-target dev.en -o pruned",
+        "  kheads prune small -k 12 --task translation --set train_source=train.de --set train_target=train.en "
+        "--set eval_source=dev.de --set eval_target=dev.en -o pruned",
         soft_wrap=True,
     )
 
 
 def compare(folder: Path, output: Path, recipe: Recipe, seed: int, say: Any = print) -> dict[str, Outcome]:
-    """Unpruned; joint DSP (saved in `output`) and prune-and-retrain in as many steps; Michel on the unpruned model."""
+    """The unpruned model, the default method, which is saved in `output`, and the baselines."""
     say(f"\n1. Train the whole model: {recipe.steps} steps.")
-    unpruned = jobs.run(_job(recipe, seed, "tiny", "none"), folder / "whole")
-    say(f"2. Joint DSP: train and learn which {recipe.k} heads to keep, in the same {recipe.steps} steps.")
-    joint = jobs.run(_job(recipe, seed, "tiny", "dsp", method_options={"preset": "short"}), output)
-    first, after = Retrain().parts(recipe.steps)
-    say(f"3. Prune and retrain, the baseline: {first} steps, one cut to {recipe.k} heads, {after} steps.")
-    examples = {"estimate_examples": recipe.estimate_examples}
-    retrained = jobs.run(_job(recipe, seed, "tiny", "retrain", **examples), folder / "retrained")
-    say("4. Michel: remove heads of the trained model by the gradient of their gates, 4 a round.")
-    whole = str(folder / "whole")
-    michel = jobs.run(_job(recipe, seed, whole, "michel", trained=True, **examples), folder / "michel")
-    return {"unpruned": unpruned, "joint DSP": joint, "prune and retrain": retrained, "Michel": michel}
+    whole = folder / UNPRUNED
+    outcomes = {UNPRUNED_LABEL: run(_job(recipe, seed, "tiny", UNPRUNED), whole)}
+    for number, method in enumerate(story(), 2):
+        key, trained = key_of(method), starts_from_trained(method.phases(frozen=False))
+        say(told(number, method, trained, recipe.steps))
+        place = output if key == DEFAULT else folder / key
+        outcomes[method.look.label] = run(_job(recipe, seed, str(whole) if trained else "tiny", key), place)
+    return outcomes
 
 
-def _job(recipe: Recipe, seed: int, model: str, method: str, **changes: Any) -> Job:
+def _job(recipe: Recipe, seed: int, model: str, method: str) -> Job:
+    usual = None if method == UNPRUNED else METHODS[method].usual_preset(frozen=False)
     return Job(
         model,
-        k=None if method == "none" else recipe.k,
+        k=None if method == UNPRUNED else recipe.k,
         method=method,
+        method_options={"preset": usual} if usual else {},  # the paper's presets for the task want longer training
+        trained=model != "tiny",
+        estimate_examples=recipe.estimate_examples,
         task="translation",
         data={"dataset": NUMBERS, "batch_tokens": recipe.batch_tokens},
         max_eval=recipe.eval_pairs,
@@ -94,7 +99,6 @@ def _job(recipe: Recipe, seed: int, model: str, method: str, **changes: Any) -> 
         save_steps=recipe.steps,
         logging_steps=max(1, recipe.steps // 4),
         seed=seed,
-        **changes,
     )
 
 
@@ -108,5 +112,6 @@ def _table(outcomes: dict[str, Outcome]) -> Any:
 
 
 def _translated(folder: Path, texts: list[str]) -> list[str]:
-    model, words = sources.encoder_decoder(folder).eval(), sources.tokenizer(folder)
-    return [f"  {text} -> {said}" for text, said in zip(texts, translate(model, words, texts), strict=True)]
+    model: Any = sources.encoder_decoder(folder)
+    words = sources.tokenizer(folder)
+    return [f"  {text} -> {said}" for text, said in zip(texts, translate(model.eval(), words, texts), strict=True)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kheads import tasks
-from kheads.lab.jobs.base import Job, Prepared
+from kheads.lab.jobs.catalogue import TextFiles, data_of
+from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.prepared import Prepared
 from kheads.storage import sources
 from kheads.tasks import language_modelling
 
@@ -13,11 +15,12 @@ LEARNING_RATE = 5e-5
 
 
 def prepare(job: Job) -> Prepared:
-    """Loads text, model and tokenizer. `job.data`: `train` (a file; None to evaluate only), `eval` (files by name)."""
-    if not job.data.get("eval"):
-        raise ValueError("Give text files: --train FILE and --eval FILE.")
+    """Loads text, model and tokenizer."""
+    data: TextFiles = data_of(job.task, job.data)
+    if not data.eval:
+        raise ValueError("Give text files to train on and to evaluate (--train, --eval).")
     words = sources.tokenizer(job.model)
-    task = tasks.text_blocks(job.data.get("train"), job.data["eval"], words, job.max_length)
+    task = tasks.text_blocks(data.train, data.eval, words, job.max_length)
     task = task.sample(job.max_train, job.max_eval, job.seed)
     model = sources.language_model(job.model)
     _check_fit(model, task)
@@ -27,6 +30,7 @@ def prepare(job: Job) -> Prepared:
         train=task.train,
         evals=task.evals,
         metric=language_modelling.METRIC,
+        able=True,
         lower_is_better=True,
         trainer_options={
             "data_collator": language_modelling.collate,
@@ -46,7 +50,7 @@ def prepare(job: Job) -> Prepared:
 def _check_fit(model: Any, task: tasks.LanguageTask) -> None:
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if most is not None and task.length > most:
-        raise ValueError(f"`--max-length` must be at most {most}, the model's positions; got {task.length}.")
+        raise ValueError(f"`max_length` must be at most {most}, the model's positions; got {task.length}.")
     size = model.get_input_embeddings().num_embeddings
     if task.largest_token >= size:
         raise ValueError(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from kheads.lab.jobs import classification
-from kheads.lab.jobs.base import Job, Prepared
+from kheads.lab.jobs.catalogue import MadeNli, data_of
+from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.prepared import Prepared
 from kheads.storage import sources
 from kheads.tasks import ClassificationTask, from_rows
 from kheads.tasks.made_nli import LABELS, generate
 
 NAME = "made-nli"
 EVALUATION = "unseen words"
-
-# What `job.data` may hold, and what is taken where it does not.
-OPTIONS = {"train_rows": 8000, "eval_rows": 1000, "seed": 0}
 
 # What a small model learns in a few hundred steps; the generator knows more.
 PHENOMENA = ("negation", "quantifiers", "frequency", "passive", "roles", "while")
@@ -25,13 +23,12 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def prepare(job: Job) -> Prepared:
-    """Makes the data. `job.data`: `train_rows`, `eval_rows`, and the `seed` of the data, which is not the run's."""
-    options = _options(job.data)
-    task = made_task(options["train_rows"], options["eval_rows"], options["seed"]).sample(
-        job.max_train, job.max_eval, job.seed
-    )
+    """Makes the data and loads the model."""
+    data: MadeNli = data_of(job.task, job.data)
+    task = made_task(data.train_rows, data.eval_rows, data.data_seed).sample(job.max_train, job.max_eval, job.seed)
     calm = NO_DROPOUT if job.model == sources.EMBEDDED else {}
-    return classification.prepared(job, task, sources.classifier(job.model, **task.model_kwargs, **calm))
+    model, able = sources.classifier(job.model, **task.model_kwargs, **calm)
+    return classification.prepared(job, task, model, able)
 
 
 def made_task(
@@ -46,13 +43,3 @@ def made_task(
         for split, count in (("train", train_rows), ("eval", eval_rows))
     }
     return from_rows(NAME, rows["train"], {EVALUATION: rows["eval"]}, labels=LABELS)
-
-
-def _options(data: Mapping[str, Any]) -> dict[str, int]:
-    given = {name: value for name, value in data.items() if value}  # the command line gives empty files
-    for name, value in given.items():
-        if name not in OPTIONS:
-            raise ValueError(f"--task {NAME} has no data option {name!r}; it has {', '.join(OPTIONS)}.")
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"The data option `{name}` of --task {NAME} must be a whole number; got {value!r}.")
-    return {**OPTIONS, **given}

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kheads.lab.report.efficiency import by_k, fitting, interpolate, mean
-from kheads.lab.report.pooling import by_first
-from kheads.lab.report.results import LOWER_IS_BETTER, Results, Variant
-from kheads.lab.report.style import look
+from kheads.lab.report.pooling import by_first, count_of
+from kheads.lab.report.results import Results
 from kheads.lab.terminal import metric as written
 from kheads.measuring.statistics import Interval
 
@@ -55,13 +54,13 @@ def options(results: Results, method: str | None = None) -> tuple[Option, ...]:
 
     Args:
         results: what was measured.
-        method: only this method, such as dsp or dsp-pipelined; the best one at each K if not given.
+        method: only this method, by its key; the best one at each K if not given.
     """
     means = {variant: by_first(results.qualities(runs)) for variant, runs in results.compared.items()}
     keys = sorted({variant.key for variant in means})
     if method is not None and method not in keys:
         raise ValueError(f"`--method` must be one of {', '.join(keys) or '(none: there are no runs)'}; got {method!r}.")
-    chosen = {variant: found for variant, found in means.items() if method in (None, variant.key)}
+    chosen = {results.look(variant).label: found for variant, found in means.items() if method in (None, variant.key)}
     measured = fitting(results) if results.runs else next(iter(results.efficiency), None)
     rows: Sequence[Mapping[str, Any]] = measured["rows"] if measured else []
     sizes = {run.k: float(run.record["after"]["parameters"]) for run in results.runs}
@@ -70,7 +69,7 @@ def options(results: Results, method: str | None = None) -> tuple[Option, ...]:
     ks = sorted({k for found in chosen.values() for k in found}) or sorted(by_k(rows, "speedup"))
     found = []
     for k in ks:
-        name, quality = _best(chosen, k, _sign(results))
+        name, quality = _best(chosen, k, results.sign)
         found.append(Option(k, name, quality, interpolate(sizes, k), interpolate(times, k)))
     return tuple(found)
 
@@ -78,7 +77,7 @@ def options(results: Results, method: str | None = None) -> tuple[Option, ...]:
 def at_least(results: Results, quality: float, method: str | None = None) -> Choice:
     """The smallest K whose mean quality is good enough."""
     found = [option for option in options(results, method) if option.quality is not None]
-    sign, name = _sign(results), results.metric
+    sign, name = results.sign, results.metric
     if not found:
         raise ValueError("No run says what quality a K reaches; run `kheads sweep` first.")
     if quality > 1 and all(option.quality and option.quality.mean <= 1 for option in found):
@@ -146,16 +145,9 @@ def parse_count(text: str) -> float:
     return value
 
 
-def _best(means: Mapping[Variant, Mapping[int, Interval]], k: int, sign: int) -> tuple[str | None, Interval | None]:
-    there = [(variant, found[k]) for variant, found in means.items() if k in found]
-    if not there:
-        return None, None
-    variant, interval = max(there, key=lambda item: sign * item[1].mean)
-    return look(variant).name, interval
-
-
-def _sign(results: Results) -> int:
-    return -1 if results.metric in LOWER_IS_BETTER else 1
+def _best(means: Mapping[str, Mapping[int, Interval]], k: int, sign: int) -> tuple[str | None, Interval | None]:
+    there = [(label, found[k]) for label, found in means.items() if k in found]
+    return max(there, key=lambda item: sign * item[1].mean) if there else (None, None)
 
 
 def _told(option: Option, metric: str) -> str:
@@ -166,7 +158,7 @@ def _told(option: Option, metric: str) -> str:
     ends = (
         f" [{written(metric, interval.low)}, {written(metric, interval.high)}]" if math.isfinite(interval.low) else ""
     )
-    seeds = f"{interval.count} seed{'s'[: interval.count != 1]}"
+    seeds = count_of(interval.count, "seed")
     return f"K = {option.k}, {option.method}, {written(metric, interval.mean)}{ends} over {seeds}"
 
 
@@ -175,7 +167,11 @@ def _sureness(option: Option, quality: float, sign: int, wanted: str) -> str:
     if interval is None or not math.isfinite(interval.low):
         return "One seed gives no interval, so another one may not reach it."
     worst = interval.low if sign > 0 else interval.high
-    if sign * worst >= sign * quality:
+    good = sign * worst >= sign * quality
+    if interval.is_range:
+        told = "Both of its seeds reach it" if good else "Only one of its two seeds reaches it"
+        return f"{told}; in brackets is their range, and no interval."
+    if good:
         return "Its whole 95 % interval is good enough."
     return f"Its 95 % interval reaches beyond {wanted}, so another seed may not."
 

@@ -1,37 +1,63 @@
-"""The paper's claims, each with our number, its interval and a verdict. Nothing here is asserted: all is computed."""
+"""The claims, each with our number, its interval and a verdict. Nothing here is asserted: all is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kheads.lab.report.claims_efficiency import efficiency_claims
-from kheads.lab.report.claims_heads import head_claims
-from kheads.lab.report.claims_quality import quality_claims
+from kheads.lab.report import claims_efficiency, claims_heads, claims_quality
 from kheads.lab.report.drawing import Table
 from kheads.lab.report.results import Results
-from kheads.lab.report.verdicts import VERDICTS, Claim
+from kheads.lab.report.verdicts import VERDICTS, Finding
+from kheads.methods.claims import CLAIMS, Claim
 
-GROUPS: tuple[Callable[[Results], list[Claim]], ...] = (quality_claims, head_claims, efficiency_claims)
+# How each kind of claim is judged, by the name that claims have for it.
+TESTS: Mapping[str, Callable[[Results, Claim], Finding]] = {
+    "better": claims_quality.better,
+    "rises": claims_heads.rises,
+    "bounded": claims_heads.bounded,
+    "top first": claims_heads.top_first,
+    "middle last": claims_heads.middle_last,
+    "cross last": claims_heads.cross_last,
+    "no encoder": claims_heads.no_encoder,
+    "settles": claims_heads.settles,
+    "unsettled": claims_heads.unsettled,
+    "faster": claims_efficiency.faster,
+    "placement": claims_efficiency.placement,
+    "overhead": claims_efficiency.overhead,
+}
 
 
 @dataclass(frozen=True)
 class Claims:
-    """All claims, and how many came out how."""
+    """What the results say of every claim."""
 
-    claims: Sequence[Claim]
+    findings: Sequence[Finding]
+
+    @property
+    def with_data(self) -> list[Finding]:
+        """Those that these results say something of."""
+        return [finding for finding in self.findings if finding.has_data]
+
+    @property
+    def without_data(self) -> list[Finding]:
+        """The others."""
+        return [finding for finding in self.findings if not finding.has_data]
 
     def counts(self) -> list[tuple[str, int]]:
         """Each verdict with its number of claims."""
-        return [(verdict, sum(claim.verdict == verdict for claim in self.claims)) for verdict in VERDICTS]
+        return [(verdict, sum(finding.verdict == verdict for finding in self.findings)) for verdict in VERDICTS]
 
     def table(self) -> Table:
         """The claims as rows."""
-        columns = ("Claim of the paper", "Ours", "95 % interval", "Verdict", "Why")
-        rows = [(claim.paper, claim.ours, claim.interval, claim.verdict, claim.why) for claim in self.claims]
+        columns = ("Claim", "Source", "Ours", "Interval", "Verdict", "Why")
+        rows = [
+            (found.claim.says, found.claim.source, found.ours, found.interval, found.verdict, found.why)
+            for found in self.findings
+        ]
         return Table("claims", "Claims", columns, rows)
 
 
 def all_claims(results: Results) -> Claims:
-    """Every claim that the paper makes of its experiments, judged by these results."""
-    return Claims([claim for group in GROUPS for claim in group(results)])
+    """Every claim, judged by these results."""
+    return Claims([TESTS[claim.test](results, claim) for claim in CLAIMS])

@@ -8,23 +8,22 @@ from collections.abc import Sequence
 from kheads.lab.report.drawing import Figure, Heat
 from kheads.lab.report.quality import ordered
 from kheads.lab.report.results import Results, Run
-from kheads.lab.report.setting import setting
-from kheads.lab.report.style import COUNT_SHADES, look
+from kheads.lab.report.style import COUNT_SHADES
 from kheads.measuring.statistics import agreement
+from kheads.methods.claims import BY_LOT
 
 MOST_TEXTS = 12  # columns in which numbers can be read on a phone
 
 
 def distribution_figure(results: Results) -> Figure | None:
     """One heat map for each method: a row for each K, a column for each layer and kind."""
-    heats = [
-        _heat(look(variant).name, results.main[variant]) for variant in ordered(results) if variant.key != "random"
-    ]
+    shown = [variant for variant in ordered(results) if variant.key not in BY_LOT]
+    heats = [_heat(results.look(variant).label, results.main[variant]) for variant in shown]
     if not heats:
         return None
     caption = (
-        "Heads kept in each attention module, mean over seeds; a stronger colour is more, out of as many as the module "
-        f"has. Rows are K, columns are layers from the input on, kind by kind. {setting(results)}"
+        "Heads kept in each attention module, mean over seeds; the stronger the colour, the larger their share of the "
+        "module's heads. Rows are K; columns are layers, counted from 0 at the input, kind by kind."
     )
     return Figure("distribution", "Distribution of kept heads", heats, caption, "Fig. 6")
 
@@ -67,11 +66,11 @@ def _heat(title: str, runs: Sequence[Run]) -> Heat:
 def agreement_figure(results: Results) -> Figure | None:
     """How far methods agree on heads, and seeds of one method, averaged over every K that both have."""
     variants = ordered(results)
-    names = [look(variant).name for variant in variants]
+    names = [results.look(variant).label for variant in variants]
     values = [[_agreement(results.main[a], results.main[b], results.total) for b in variants] for a in variants]
     if not any(value is not None for row in values for value in row):
         return None
-    texts = [["" if value is None else f"{value:.2f}" for value in row] for row in values]
+    texts = [["" if value is None else f"{value:.2f}".replace("-", "−") for value in row] for row in values]
     notes = [
         [f"{a} and {b}: {text or 'one seed only'}" for b, text in zip(names, row, strict=True)]
         for a, row in zip(names, texts, strict=True)
@@ -79,8 +78,8 @@ def agreement_figure(results: Results) -> Figure | None:
     heat = Heat("", names, names, values, texts, notes, top=1.0, unit="agreement")
     caption = (
         "How far two choices of heads agree beyond chance: 1 for the same heads, 0 for what two random choices share. "
-        "Across: two methods at the same K and every pair of seeds; on the diagonal: two seeds of one method. Mean "
-        f"over every K below the number of heads. {setting(results)}"
+        "Off the diagonal: two methods at the same K, over every pair of seeds; on it: two seeds of one method. Mean "
+        "over every K below the number of heads."
     )
     return Figure("agreement", "Agreement of kept heads", [heat], caption)
 

@@ -1,27 +1,28 @@
-"""Training dynamics of joint DSP with and without annealing (the paper's Figures 7 and 8)."""
+"""Training dynamics of joint runs with and without annealing (the paper's Figures 7 and 8)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kheads.lab.report.drawing import Axis, Figure, Panel, Series, log_axis
+from kheads.lab.report.drawing import Axis, Figure, Panel, Series, file_name, log_axis
 from kheads.lab.report.pooling import band
 from kheads.lab.report.results import Results, Run, Variant, heads_in
-from kheads.lab.report.setting import setting
-from kheads.lab.report.style import ACCENT, LOOKS, MUTED, Look, look, metric_name, scale
+from kheads.lab.report.setting import differing
+from kheads.lab.report.style import ACCENT, MUTED, metric_name, scale
+from kheads.methods.look import Look
 
-QUALITY = Look("Quality", LOOKS["dsp"].colour)
-SHARE = Look("Heads already as in the end", ACCENT)
-TEMPERATURE = Look("Temperature τ", MUTED, "", "dot")
+QUALITY = Look("Quality", slot=0, marker="")
+SHARE = Look("Heads already as in the end", marker="", colour=ACCENT)
+TEMPERATURE = Look("Temperature τ", marker="", dash="dot", colour=MUTED)
 MOST = 3
 
 
 def joint_runs(results: Results, annealed: bool) -> list[Run]:
-    """Joint DSP whose log says which heads were chosen at each moment."""
+    """Runs that train the model with a temperature, and whose log says which heads were chosen at each moment."""
     return [
         run
         for run in results.runs
-        if run.variant.key == "dsp" and run.annealed == annealed and len(chosen_shares(run)) > 1
+        if run.anneals and run.trains_model and run.annealed == annealed and len(chosen_shares(run)) > 1
     ]
 
 
@@ -46,10 +47,18 @@ def dynamics_figures(results: Results) -> list[Figure]:
         groups.setdefault((run.k, run.variant), []).append(run)
     both = [runs for runs in groups.values() if len({run.annealed for run in runs}) == 2]
     chosen = sorted(both or groups.values(), key=lambda runs: abs(runs[0].k - results.total / 12))
-    return [_figure(results, runs, number > 0) for number, runs in enumerate(chosen[: MOST if both else 1])]
+    shown = chosen[: MOST if both else 1]
+    several = len({runs[0].key for runs in shown}) > 1
+    keys = ["-".join(_words(runs[0], several)) for runs in shown]
+    return [_figure(results, runs, file_name(key), key != keys[0]) for key, runs in zip(keys, shown, strict=True)]
 
 
-def _figure(results: Results, runs: Sequence[Run], further: bool) -> Figure:
+def _words(run: Run, several: bool) -> list[str]:
+    """What sets a figure apart: its K, its method where there are several, and its settings."""
+    return ["dynamics", str(run.k), *[run.key] * several, *[word for pair in run.variant.apart for word in pair]]
+
+
+def _figure(results: Results, runs: Sequence[Run], key: str, further: bool) -> Figure:
     k, variant = runs[0].k, runs[0].variant
     named = [
         ("With annealing", [run for run in runs if run.annealed]),
@@ -58,13 +67,13 @@ def _figure(results: Results, runs: Sequence[Run], further: bool) -> Figure:
     panels = [panel(title, some, results.evaluation) for title, some in named if some]
     evaluated = any(qualities(run, results.evaluation) for run in runs)
     caption = (
-        f"{look(variant).name} with K = {k}. Of the heads chosen at each moment, the share that is kept in the end"
+        f"{results.look(variant).label} with K = {k}. "
+        + "Of the heads chosen at each moment, the share that is kept in the end"
         + (f", and {metric_name(results.metric)} on {results.evaluation}" if evaluated else "")
         + "; mean over seeds, with the range of seeds as a band. The temperature has the axis on the right. "
         + ("" if evaluated else "These runs were not evaluated while they trained, so there is no line of quality. ")
-        + setting(results, runs)
+        + differing(results, runs)
     )
-    key = "-".join(["dynamics", str(k), *[word for pair in variant.apart for word in pair]])
     return Figure(key, f"Training dynamics, K = {k}", panels, caption, "Fig. 8" if further else "Fig. 7")
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kheads.lab.report.drawing import Axis, Figure, Panel, Series, Table
+from kheads.lab.report.drawing import Axis, Figure, Number, Panel, Series, Table
 from kheads.lab.report.pooling import by_first
 from kheads.lab.report.quality import K_AXIS, ordered
 from kheads.lab.report.results import Results, Run
-from kheads.lab.report.setting import machines, model_name, setting
-from kheads.lab.report.style import ACCENT, INK, MUTED, SECOND, Look, look, metric_name, scale
+from kheads.lab.report.setting import machines, model_name
+from kheads.lab.report.style import ACCENT, INK, MUTED, SECOND, metric_name, scale
+from kheads.methods.look import Look
 
+ANYWHERE = "anywhere"  # masks drawn by lot, without a placement of their own
 PLACEMENTS = {
-    "random": Look("Random masks", ACCENT, "circle"),
-    "concentrated": Look("Concentrated in few layers", SECOND, "square", "dot"),
-    "spread": Look("Spread over all layers", MUTED, "triangle-up", "dot"),
+    ANYWHERE: Look("Random masks", colour=ACCENT),
+    "concentrated": Look("Concentrated in few layers", marker="square", dash="dot", colour=SECOND),
+    "spread": Look("Spread over all layers", marker="triangle-up", dash="dot", colour=MUTED),
 }
-LIMIT = Look("Most that K can give", MUTED, "", "dot")
-NO_ATTENTION = Look("No attention at all", INK, "", "dash")
+LIMIT = Look("Most that K can give", marker="", dash="dot", colour=MUTED)
+NO_ATTENTION = Look("No attention at all", marker="", dash="dash", colour=INK)
 COLUMNS = (
     "K",
     "Parameters saved",
@@ -30,11 +32,12 @@ COLUMNS = (
 )
 
 
-def by_k(rows: Sequence[Mapping[str, Any]], what: str, placement: str = "random") -> dict[int, list[float]]:
-    """A measured number of every mask, by K."""
+def by_k(rows: Sequence[Mapping[str, Any]], what: str, placement: str = ANYWHERE) -> dict[int, list[float]]:
+    """A measured number of every mask of a placement, by K."""
     found: dict[int, list[float]] = {}
     for row in rows:
-        if row["placement"] == placement and row.get(what) is not None:
+        placed = row["placement"] if row["placement"] in PLACEMENTS else ANYWHERE
+        if placed == placement and row.get(what) is not None:
             found.setdefault(int(row["k"]), []).append(float(row[what]))
     return dict(sorted(found.items()))
 
@@ -58,28 +61,47 @@ def efficiency_items(results: Results) -> list[Figure | Table]:
 
 
 def _figure(measured: Mapping[str, Any], suffix: str) -> Figure:
-    speed = [_over_masks(measured["rows"], "speedup", placement) for placement in PLACEMENTS]
-    limit = (measured.get("no_attention") or {}).get("speedup")
-    heads, ks = int(measured["heads"]), sorted({int(row["k"]) for row in measured["rows"]})
-    if limit:
-        most = by_k(measured["rows"], "limit")  # from the same interleaved run, where rows have it
-        speed.append(Series(LIMIT, ks, [mean(most[k]) if k in most else ceiling(k, heads, limit) for k in ks]))
-        speed.append(Series(NO_ATTENTION, [0, heads], [limit, limit]))
-    size = [_over_masks(measured["rows"], "shrinkage", "random", 100)]
-    x = Axis(K_AXIS, span=(0, heads * 1.03))
+    heads = int(measured["heads"])
+    placed = [_over_masks(measured["rows"], "speedup", placement) for placement in PLACEMENTS]
+    speed = [*[series for series in placed if series.x], *_limits(measured)]
+    size = [_over_masks(measured["rows"], "shrinkage", ANYWHERE, 100)]
+    x = Axis(K_AXIS, span=(-0.03 * heads, 1.03 * heads))
     panels = [
-        Panel("Speed-up", x, Axis("Speed-up (×)"), [series for series in speed if series.x]),
+        Panel("Speed-up", x, Axis("Speed-up (×)"), speed, nudged=True),
         Panel("Shrinkage", x, Axis("Parameters saved (%)"), [series for series in size if series.x]),
     ]
     masks = max((len(values) for values in by_k(measured["rows"], "speedup").values()), default=0)
     caption = (
         f"{measured.get('model', 'The model')} ({heads} heads), heads removed for real, batch {measured['batch']} of "
-        f"{measured['length']} tokens, against the unpruned model in the same interleaved run: mean over {masks} "
-        "random masks for each K; bars span the masks. Dotted grey: the most that share of heads can give, from the "
-        f"same model without any attention. Setting: {machines([measured])}."
+        f"{measured['length']} tokens, against the unpruned model in the same interleaved run, on "
+        f"{machines([measured])}: mean over {masks} random masks for each K; bars span the masks. Dotted, with a band: "
+        "an estimate of the most that so many heads can give, from the speed of the same model without any attention; "
+        "the band spans its measurements, so points above the line are no contradiction."
     )
     title = "Speed-up and shrinkage against K" + (f", {heads} heads" if suffix else "")
     return Figure(f"efficiency{suffix}", title, panels, caption, "Fig. 4")
+
+
+def _limits(measured: Mapping[str, Any]) -> list[Series]:
+    """What K could give at most, and a model without attention; nothing where the latter was not measured."""
+    whole = measured.get("no_attention") or {}
+    if not whole.get("speedup"):
+        return []
+    heads, ks = int(measured["heads"]), sorted({int(row["k"]) for row in measured["rows"]})
+    found = by_k(measured["rows"], "limit")  # from the same interleaved run, where rows have it
+    speeds = [whole["speedup"], whole.get("low"), whole.get("high")]
+    estimates = {k: _estimate(found[k]) if k in found else [_ceiling(k, heads, speed) for speed in speeds] for k in ks}
+    means, lows, highs = (list(column) for column in zip(*(estimates[k] for k in ks), strict=True))
+    most = Series(LIMIT, ks, means, lows, highs, band=True)
+    return [most, Series(NO_ATTENTION, [0, heads], [whole["speedup"]] * 2)]
+
+
+def _estimate(values: Sequence[float]) -> list[Number]:
+    return [mean(values), min(values), max(values)]
+
+
+def _ceiling(k: int, heads: int, no_attention: float | None) -> Number:
+    return None if no_attention is None else ceiling(k, heads, no_attention)
 
 
 def _table(measured: Mapping[str, Any], suffix: str) -> Table:
@@ -87,14 +109,14 @@ def _table(measured: Mapping[str, Any], suffix: str) -> Table:
     speeds = {placement: by_k(rows, "speedup", placement) for placement in PLACEMENTS}
     saved, most = by_k(rows, "shrinkage"), by_k(rows, "limit")
     lines = []
-    for k in sorted(speeds["random"], reverse=True):
-        speed = mean(speeds["random"][k])
+    for k in sorted(speeds[ANYWHERE], reverse=True):
+        speed = mean(speeds[ANYWHERE][k])
         placed = [f"×{mean(speeds[kind][k]):.2f}" if k in speeds[kind] else "–" for kind in ("concentrated", "spread")]
         lines.append(
             [
                 str(k),
                 f"{100 * mean(saved[k]):.1f} %" if k in saved else "–",
-                f"×{speed:.2f} ({min(speeds['random'][k]):.2f} to {max(speeds['random'][k]):.2f})",
+                f"×{speed:.2f} ({min(speeds[ANYWHERE][k]):.2f} to {max(speeds[ANYWHERE][k]):.2f})",
                 f"{100 - 100 / speed:.1f} %",
                 *placed,
                 f"×{mean(most[k]):.2f}" if k in most else "–",
@@ -102,7 +124,8 @@ def _table(measured: Mapping[str, Any], suffix: str) -> Table:
         )
     caption = (
         f"{measured.get('model', 'The model')}. Mean over masks; in brackets the least and the greatest of the random "
-        "ones. In few layers and spread out: means over masks of that placement."
+        "ones. In few layers and spread out: means over masks of that placement. Most that K can give: an estimate, "
+        "with the band that the figure shows."
     )
     title = "The same in numbers" + (f", {measured['heads']} heads" if suffix else "")
     return Table(f"efficiency{suffix}", title, COLUMNS, lines, caption)
@@ -118,7 +141,7 @@ def _over_masks(rows: Sequence[Mapping[str, Any]], what: str, placement: str, fa
         means,
         [factor * min(values) for values in found.values()],
         [factor * max(values) for values in found.values()],
-        line=placement == "random",
+        line=placement == ANYWHERE,
         notes=saved,
     )
 
@@ -135,14 +158,15 @@ def tradeoff_figure(results: Results) -> Figure | None:
         return None
     caption = (
         f"Every point is one K of one method: mean {metric_name(results.metric)} on {results.evaluation} over seeds. "
-        f"{remark} {setting(results)}"
+        f"{remark}"
     )
     return Figure("tradeoff", "Speed-up and shrinkage against quality", drawn, caption, "Fig. 5")
 
 
 def shrinkage(run: Run) -> float:
     """Parameters saved by a run, in percent."""
-    return 100 * (1 - run.record["after"]["parameters"] / run.record["before"]["parameters"])
+    after, before = (float(run.record[moment]["parameters"]) for moment in ("after", "before"))
+    return 100 * (1 - after / before)
 
 
 def fitting(results: Results) -> Mapping[str, Any] | None:
@@ -186,5 +210,5 @@ def _tradeoff(results: Results, title: str, name: str, gain: Callable[[Run], flo
         if ks:
             quality = [scale(results.metric) * means[k].mean for k in ks]
             notes = [f"K = {k}" for k in ks]
-            lines.append(Series(look(variant), quality, [gains[k] for k in ks], notes=notes))
+            lines.append(Series(results.look(variant), quality, [gains[k] for k in ks], notes=notes))
     return Panel(title, Axis(metric_name(results.metric)), Axis(name), lines) if lines else None

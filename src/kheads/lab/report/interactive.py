@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series
-from kheads.lab.report.style import ACCENT, GRID, INK, MUTED, PAPER
+from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series, lines_of
+from kheads.lab.report.style import ACCENT, GRID, INK, MUTED, PAPER, colour_of
 
-HEIGHT, ROW, HEAT_MARGIN = 340, 26, 110
+HEIGHT, ALONE, ROW, HEAT_MARGIN = 340, 420, 26, 110  # a panel beside others, one alone, a row of a heat map
 MARGIN = {"l": 56, "r": 14, "t": 12, "b": 48}
 SHORT = 3  # letters of a label that need not be turned
 FAINT = "1f"  # two hexadecimal digits: the opacity of a band
@@ -24,12 +25,14 @@ def library() -> str:
 
 def specs(figure: Figure) -> list[dict[str, Any]]:
     """One plot for each panel."""
-    return [_heat(panel) if isinstance(panel, Heat) else _panel(panel) for panel in figure.panels]
+    height = HEIGHT if len(figure.panels) > 1 else ALONE
+    return [_heat(panel) if isinstance(panel, Heat) else _panel(panel, height) for panel in figure.panels]
 
 
-def _panel(panel: Panel) -> dict[str, Any]:
-    traces = [trace for series in panel.series for trace in _traces(series)]
-    layout = _layout(HEIGHT)
+def _panel(panel: Panel, height: int) -> dict[str, Any]:
+    drawn = zip(panel.series, panel.drawn_x(), strict=True)
+    traces = [trace for series, x in drawn for trace in _traces(series, x)]
+    layout = _layout(height)
     layout["xaxis"] = _axis(panel.x)
     layout["yaxis"] = _axis(panel.y)
     if panel.second is not None:
@@ -65,7 +68,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.ticks:
         built |= {"tickmode": "array", "tickvals": list(axis.ticks)}
     if axis.log:
-        built |= {"type": "log", "ticktext": [f"10<sup>{_power(tick)}</sup>" for tick in axis.ticks]}
+        texts = [f"10<sup>{_power(tick)}</sup>" if axis.powers else f"{tick:g}" for tick in axis.ticks]
+        built |= {"type": "log", "ticktext": texts}
     return built
 
 
@@ -73,17 +77,17 @@ def _power(value: float) -> str:
     return str(round(math.log10(value))).replace("-", "−")
 
 
-def _traces(series: Series) -> list[dict[str, Any]]:
-    look = series.look
-    line = {"color": look.colour, "width": 2, "dash": look.dash}
+def _traces(series: Series, x: Sequence[float]) -> list[dict[str, Any]]:
+    look, colour = series.look, colour_of(series.look)
+    line = {"color": colour, "width": 2, "dash": look.dash}
     if series.steps:
         line["shape"] = "hv"
     trace: dict[str, Any] = {
         "type": "scatter",
-        "name": look.name,
-        "legendgroup": look.name,
+        "name": look.label,
+        "legendgroup": look.label,
         "mode": "+".join(["lines"] * series.line + ["markers"] * bool(look.marker)),
-        "x": list(series.x),
+        "x": list(x),
         "y": list(series.y),
         "line": line,
         "hovertemplate": _hover(series),
@@ -94,11 +98,11 @@ def _traces(series: Series) -> list[dict[str, Any]]:
         trace["marker"] = {
             "symbol": look.marker,
             "size": 10 if "triangle" in look.marker else 8,
-            "color": look.colour,
+            "color": colour,
             "line": {"width": 1.5},
         }
         if look.marker.endswith("-open"):
-            trace["marker"]["line"]["color"] = look.colour
+            trace["marker"]["line"]["color"] = colour
         else:
             trace["marker"]["line"] = {"width": 1, "color": PAPER}
     if series.band:
@@ -116,7 +120,7 @@ def _bars(series: Series) -> dict[str, Any]:
         "arrayminus": [_gap(y, low) for low, y in zip(series.low, series.y, strict=True)],
         "thickness": 1.2,
         "width": 3,
-        "color": series.look.colour,
+        "color": colour_of(series.look),
     }
 
 
@@ -125,17 +129,17 @@ def _gap(more: Number, less: Number) -> float:
 
 
 def _band(series: Series) -> list[dict[str, Any]]:
+    colour = colour_of(series.look)
     common = {
         "type": "scatter",
         "mode": "lines",
         "x": list(series.x),
-        "line": {"width": 0, "color": series.look.colour},
-        "legendgroup": series.look.name,
-        "name": series.look.name,
+        "line": {"width": 0, "color": colour},
+        "legendgroup": series.look.label,
+        "name": series.look.label,
         "hoverinfo": "skip",
         "yaxis": "y2" if series.second else "y",
     }
-    colour = series.look.colour
     fill = {"fill": "tonexty", "fillcolor": "rgba(128,128,128,.12)" if colour.startswith("@") else colour + FAINT}
     return [{**common, "y": list(series.low)}, {**common, "y": list(series.high), **fill}]
 
@@ -143,7 +147,8 @@ def _band(series: Series) -> list[dict[str, Any]]:
 def _hover(series: Series) -> str:
     interval = " [%{customdata[0]}]" if any(value is not None for value in series.low) else ""
     note = "<br>%{customdata[1]}" if series.notes else ""
-    return f"<b>{series.look.name}</b><br>%{{x:.6~g}}: %{{y:.4~g}}{interval}{note}<extra></extra>"
+    label = html.escape(series.look.label)
+    return f"<b>{label}</b><br>%{{customdata[2]}}: %{{y:.4~g}}{interval}{note}<extra></extra>"
 
 
 def _custom(series: Series) -> list[list[str]]:
@@ -153,7 +158,7 @@ def _custom(series: Series) -> list[list[str]]:
         return f"{series.low[index]:.4g} to {series.high[index]:.4g}"
 
     notes = series.notes or [""] * len(series.x)
-    return [[ends(index), notes[index]] for index in range(len(series.x))]
+    return [[ends(index), notes[index], f"{x:.6g}"] for index, x in enumerate(series.x)]
 
 
 def _heat(heat: Heat) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _category(labels: Sequence[str], title: str) -> dict[str, Any]:
         **axis,
         "tickmode": "array",
         "tickvals": list(range(len(labels))),
-        "ticktext": list(labels),
+        "ticktext": ["<br>".join(map(html.escape, lines_of(label))) for label in labels],
         "showgrid": False,
         "fixedrange": True,
     }

@@ -15,8 +15,9 @@ from kheads.lab.report.claims import Claims
 from kheads.lab.report.drawing import Figure, Heat, Table, figure_csv
 from kheads.lab.report.interactive import library, specs
 from kheads.lab.report.static import svg
-from kheads.lab.report.style import Look
+from kheads.lab.report.style import colour_of
 from kheads.lab.report.verdicts import CONFIRMED, NOT_CONFIRMED, TOO_LITTLE
+from kheads.methods.look import Look
 
 SIGNS = {CONFIRMED: "✓", NOT_CONFIRMED: "✗", TOO_LITTLE: "–"}
 DASHES = {"solid": "", "dash": "5 3", "dot": "1.5 2.5", "dashdot": "6 2 1.5 2"}
@@ -48,13 +49,15 @@ class Page:
 
     Attributes:
         title: its heading.
-        lead: one sentence under it.
+        lead: one line under it: what was run.
+        findings: what was found, in a sentence or three.
         facts: name and value of what was run, with which versions, on what.
         sections: the rest; those without items are left out.
     """
 
     title: str
     lead: str
+    findings: Sequence[str]
     facts: Sequence[tuple[str, str]]
     sections: Sequence[Section] = field(default_factory=tuple)
 
@@ -89,7 +92,8 @@ def render(page: Page, drawings: dict[str, str]) -> str:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"data_uri": _data_uri, "specs": specs, "figure_csv": figure_csv, "outline": _outline}
+    environment.filters |= {"data_uri": _data_uri, "specs": specs, "figure_csv": figure_csv}
+    environment.filters |= {"outline": _outline, "colour": _colour}
     environment.tests |= {"figure": _is(Figure), "table": _is(Table), "claims": _is(Claims), "heat": _is(Heat)}
     environment.globals |= {"SIGNS": SIGNS, "DASHES": DASHES, "zip": zip}
     return (
@@ -121,6 +125,12 @@ def _data_uri(text: str, kind: str) -> str:
 
 def _outline(look: Look) -> str:
     return OUTLINES.get(look.marker.removesuffix("-open"), "")
+
+
+def _colour(look: Look) -> str:
+    """As CSS has it."""
+    colour = colour_of(look)
+    return f"var(--{colour[1:]})" if colour.startswith("@") else colour
 
 
 def _is(kind: type) -> Any:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 from kheads.lab.report.results import Results
 from kheads.lab.report.setting import model_name
@@ -47,8 +45,8 @@ def published(results: Results) -> tuple[dict[str, dict[int, float]] | None, str
 
 
 def load(file: str) -> dict[str, dict[int, float]]:
-    """Reads a half of Table 3: {method: {K: number}}."""
-    text = resources.files("kheads.lab.report").joinpath("data", file).read_text(encoding="utf-8")
+    """Reads a half of Table 3: {key: {K: number}}."""
+    text = resources.files("kheads.methods").joinpath("paper", file).read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     methods = [name for name in rows[0] if name != "k"]
     return {method: {int(row["k"]): float(row[method]) for row in rows} for method in methods}
@@ -58,20 +56,16 @@ def _differences(table: Published, results: Results) -> list[str]:
     """What is not as in the paper, in words."""
     if not results.runs:
         return ["there are no runs", "nothing was measured"]
-    run = next((run for run in results.runs if not _settings(run).get("trained")), results.runs[0])
-    settings = _settings(run)
+    run = next((run for run in results.runs if not run.settings.get("trained")), results.runs[0])
+    settings = run.settings
     checks = [
         (run.total == table.heads, f"the model has {run.total} heads and not {table.heads}"),
         (results.metric in table.metrics, f"the metric is {results.metric}"),
         (table.task in str(settings.get("task") or results.sweep.get("task")), "the task is another"),
         (table.model in (None, model_name(run)), f"the model is {model_name(run)}"),
         (table.evaluation is None or table.evaluation in results.evaluation, f"the set is {results.evaluation}"),
-        (settings.get("max_steps", -1) <= 0 and settings.get("epochs") == table.epochs, "training was not as long"),
+        ((settings.get("max_steps") or -1) <= 0 and settings.get("epochs") == table.epochs, "training was not as long"),
         (table.batch_size in (None, settings.get("batch_size")), f"the batch is {settings.get('batch_size')}"),
         (settings.get("max_train") is None and settings.get("max_eval") is None, "only a part of the data was used"),
     ]
     return [words for holds, words in checks if not holds]
-
-
-def _settings(run: Any) -> Mapping[str, Any]:
-    return run.record.get("settings", {})

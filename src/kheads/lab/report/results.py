@@ -1,8 +1,7 @@
-"""Reading what runs left behind: a results folder of a sweep, or the folder of one run."""
+"""Reading what runs left behind: the results of a sweep, in their folder or packed, or the folder of one run."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,29 +9,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kheads.lab import packing
+from kheads.lab.report.shape import EFFICIENCY, RECORD, check
 from kheads.lab.report.sites import Column, columns_of
-from kheads.training.recording import NAME
+from kheads.lab.report.style import hollow, look_in, with_colours
+from kheads.methods.look import Look
 
+# The record of one run, in the folder that `kheads prune` wrote; named here, because its writer needs transformers.
+NAME = "result.json"
+# The key of runs that keep every head.
+NONE = "none"
 # Where a task has several evaluation sets, the first of these that is there is the one to report.
 REPORTED_SETS = ("mismatched", "test")
 LOWER_IS_BETTER = ("perplexity", "loss")
-# Axes of a sweep that do not make another method: figures of their own show them, or they only say how often to look.
-SHOWN_ELSEWHERE = ("weight", "lambda", "annealed", "anneal")
+# Axes of a sweep that only say how often to look.
 LOOKING = ("eval_steps", "logging_steps")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared: a method, joint or pipelined, with the settings of a sweep that set it apart."""
+    """What is compared: a series of runs by the key of its look, with the settings of a sweep that set it apart."""
 
-    method: str
-    pipelined: bool = False
+    key: str
     apart: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def key(self) -> str:
-        """Such as dsp, dsp-pipelined or michel, which is always pipelined."""
-        return f"{self.method}-pipelined" if self.pipelined and self.method in ("dsp", "ste", "voita") else self.method
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,54 @@ class Run:
     @cached_property
     def about(self) -> Mapping[str, Any]:
         """The sweep's own words on the run; those of its settings where it was run alone."""
-        settings = self.record.get("settings", {})
-        alone = {key: settings.get(key) for key in ("k", "seed", "pipelined")}
-        return {"id": "run", "axes": {}, **alone, "method": self.record["method"]["name"], **self.record.get("run", {})}
+        alone = {key: self.settings.get(key) for key in ("k", "seed")}
+        axes = self.settings.get("method_options") or {}
+        return {"id": "run", "axes": axes, **alone, **self.record.get("run", {})}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What was asked for."""
+        return self._part("settings")
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the run says of itself."""
+        return self._part("report")
+
+    @property
+    def key(self) -> str:
+        """The series it belongs to."""
+        return str(self._look.get("key") or self.record["method"]["name"])
+
+    @property
+    def look(self) -> Look:
+        """How its method wants to be seen."""
+        return look_in(self._look, self.key)
+
+    @property
+    def rank(self) -> float:
+        """Its method's place among the others; the last one if it has none."""
+        return float(self._look.get("rank", math.inf))
+
+    @property
+    def _look(self) -> Mapping[str, Any]:
+        return self._part("look")
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.record.get(name, {})
+        return found
 
     @cached_property
     def variant(self) -> Variant:
         """What it is an example of."""
-        apart = sorted(
-            (name.rpartition(".")[2], str(value))
-            for name, value in self.about["axes"].items()
-            if name.rpartition(".")[2] not in SHOWN_ELSEWHERE + LOOKING
-        )
-        return Variant(self.about["method"], bool(self.about["pipelined"]), tuple(apart))
+        axes = ((name.rpartition(".")[2], str(value)) for name, value in self.about["axes"].items())
+        return Variant(self.key, tuple(sorted(pair for pair in axes if pair[0] not in self._shown_elsewhere)))
+
+    @property
+    def _shown_elsewhere(self) -> tuple[str, ...]:
+        """Axes that do not make another series, because figures of their own show them."""
+        penalty = ("weight",) if self.own_heads else ()
+        return (*LOOKING, *penalty, *(("annealed",) if self.anneals else ()))
 
     @property
     def total(self) -> int:
@@ -72,6 +106,11 @@ class Run:
     def seed(self) -> int:
         """Its seed."""
         return int(self.about["seed"] or 0)
+
+    @property
+    def anneals(self) -> bool:
+        """Whether its method has a temperature that may fall."""
+        return "annealed" in self.record["method"]
 
     @property
     def annealed(self) -> bool:
@@ -91,18 +130,29 @@ class Run:
     @property
     def seconds(self) -> Mapping[str, float]:
         """Durations by phase."""
-        return self.record.get("report", {}).get("seconds", {})
+        found: Mapping[str, float] = self.report.get("seconds", {})
+        return found
+
+    @property
+    def trains_model(self) -> bool:
+        """Whether its training took the place of the unpruned model's."""
+        return bool(self.report.get("trains_model"))
+
+    @property
+    def took_over(self) -> bool:
+        """Whether another run of the sweep did a part of its work."""
+        return any(self.about.get(part) for part in ("scores_from", "whole_from"))
 
     @property
     def own_heads(self) -> tuple[float, int] | None:
-        """Voita's lambda and the number of heads it led to by itself; None for other methods."""
-        said = self.record.get("report", {}).get("method", {})
-        return (said["lambda"], said["natural_heads"]) if "natural_heads" in said else None
+        """The weight of a penalty and the number of heads it led to by itself; None where there is no penalty."""
+        said = self.report.get("method", {})
+        return (float(said["weight"]), int(said["natural_heads"])) if {"weight", "natural_heads"} <= set(said) else None
 
     @property
     def steps(self) -> int:
         """Optimizer steps of the main phase; those before and after the cut where a method trains on after it."""
-        said = self.record.get("report", {}).get("method", {})
+        said = self.report.get("method", {})
         if "steps_after_cut" in said:
             return int(said["steps_before_cut"] + said["steps_after_cut"])
         return max((int(entry.get("step", 0)) for log in self._main_logs() for entry in log), default=0)
@@ -123,10 +173,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Results:
-    """A results folder.
+    """The results of a sweep.
 
     Attributes:
-        folder: where it is.
+        folder: where they are: a folder, or a packed file.
         sweep: the sweep's expanded config.
         runs: the finished runs.
         failed: what the sweep says of those that failed.
@@ -147,16 +197,41 @@ class Results:
         return str(self.runs[0].record["metric"]) if self.runs else "quality"
 
     @property
+    def sign(self) -> int:
+        """1 where more of the metric is better, -1 where less is."""
+        return -1 if self.metric in LOWER_IS_BETTER else 1
+
+    @property
     def total(self) -> int:
         """The heads of the unpruned model; 0 without runs."""
         return self.runs[0].total if self.runs else 0
 
     @cached_property
+    def looks(self) -> dict[str, Look]:
+        """Each method's look by key, in their usual order; every one has a colour."""
+        first: dict[str, Run] = {}
+        for run in self.runs:
+            first.setdefault(run.key, run)
+        ordered = sorted(first.values(), key=lambda run: (run.rank, run.key))
+        return with_colours({run.key: run.look for run in ordered if run.key != NONE})
+
+    def look(self, variant: Variant) -> Look:
+        """The look of a method; settings that set it apart go into its name, and it is drawn hollow and dotted."""
+        plain = self.looks[variant.key]
+        if not variant.apart:
+            return plain
+        return hollow(plain, f"{plain.label} ({', '.join(f'{name} {value}' for name, value in variant.apart)})")
+
+    def rank(self, variant: Variant) -> tuple[int, tuple[tuple[str, str], ...]]:
+        """The order in which methods are listed."""
+        return list(self.looks).index(variant.key), variant.apart
+
+    @cached_property
     def compared(self) -> dict[Variant, list[Run]]:
-        """The runs of each method that stand for it: annealed, and with Voita's lambda that comes nearest to K."""
+        """The runs that stand for each method: annealed, and of several penalties the one that comes nearest to K."""
         best: dict[tuple[Variant, int, int], Run] = {}
         for run in self.runs:
-            if run.variant.method == "none" or not run.annealed:
+            if run.key == NONE or not run.annealed:
                 continue
             place = (run.variant, run.k, run.seed)
             if place not in best or _adjusted(run) < _adjusted(best[place]):
@@ -173,7 +248,7 @@ class Results:
         return {one: runs for one, runs in self.compared.items() if not one.apart or one.key not in plain}
 
     def of(self, key: str) -> list[Run]:
-        """The runs that stand for a method by key, such as dsp-pipelined; none where settings leave several."""
+        """The runs that stand for a method by its key; none where settings leave several."""
         found = [runs for variant, runs in self.main.items() if variant.key == key]
         return found[0] if len(found) == 1 else []
 
@@ -183,32 +258,34 @@ class Results:
         return {place: value for place, value in values.items() if value is not None}
 
     def unpruned(self) -> dict[int, float]:
-        """The headline metric of the unpruned model by seed."""
-        shared = {run.seed: run.quality(self.evaluation, "unpruned") for run in self.runs}
-        trained = {run.seed: run.quality(self.evaluation) for run in self.runs if run.variant.method == "none"}
-        return {seed: value for seed, value in {**shared, **trained}.items() if value is not None}
+        """The headline metric of the unpruned model by seed: of runs that keep every head, or else what others say."""
+        trained = {run.seed: run.quality(self.evaluation) for run in self.runs if run.key == NONE}
+        found = trained or {run.seed: run.quality(self.evaluation, "unpruned") for run in self.runs}
+        return {seed: value for seed, value in found.items() if value is not None}
 
 
-def read(folder: Path, evaluation: str | None = None, efficiency: Sequence[Path] = ()) -> Results:
-    """Reads a results folder.
+def read(path: Path, evaluation: str | None = None, efficiency: Sequence[Path] = ()) -> Results:
+    """Reads the results of a sweep.
 
     Args:
-        folder: what `kheads sweep` wrote.
+        path: the folder that `kheads sweep` wrote, or the file that `kheads pack` made of it.
         evaluation: the evaluation set to report; the usual one if not given.
         efficiency: further efficiency experiments: files, or folders with `efficiency.json`.
     """
-    if not is_results(folder):
+    if not path.is_file() and not is_results(path):
         raise ValueError(
-            f"{folder} is not a results folder: it has no runs/*.json and no efficiency.json. "
-            "Give the folder of a sweep, or one that `kheads prune -o` wrote."
+            f"{path} is not a results folder: it has no runs/*.json and no efficiency.json. "
+            "Give the folder of a sweep, the file that `kheads pack` made of it, or what `kheads prune -o` wrote."
         )
-    records = [_load(path) for path in sorted((folder / "runs").glob("*.json"))]
-    failed = tuple(record["run"] for record in records if record.get("run", {}).get("state") == "failed")
-    runs = tuple(Run(record) for record in records if record.get("run", {}).get("state", "done") == "done")
-    sweep = _load(folder / "sweep.json") if (folder / "sweep.json").exists() else {"name": folder.name}
-    files = [path / "efficiency.json" if path.is_dir() else path for path in efficiency]
-    measured = tuple(_load(path) for path in (*sorted(folder.glob("efficiency*.json")), *files))
-    return Results(folder, sweep, runs, failed, measured, _reported(runs, evaluation))
+    files = packing.load(path)
+    records = {name: content for name, content in files.items() if name.startswith("runs/")}
+    runs = tuple(_run(record, f"{path}: {name}") for name, record in records.items() if _state(record) == "done")
+    failed = tuple(record["run"] for record in records.values() if _state(record) == "failed")
+    sweep = files.get("sweep.json", {"name": path.resolve().name.removesuffix(packing.SUFFIX)})
+    measured = [*_efficiency(files), *[one for further in efficiency for one in _efficiency(_further(further))]]
+    for one in measured:
+        check(one, EFFICIENCY, "An efficiency experiment")
+    return Results(path, sweep, runs, failed, tuple(measured), _reported(runs, evaluation))
 
 
 def is_results(folder: Path) -> bool:
@@ -224,7 +301,8 @@ def is_run(folder: Path) -> bool:
 def read_run(folder: Path) -> tuple[Run, Mapping[str, Any] | None]:
     """Reads the record of one run, and what `kheads measure` found of it."""
     measured = folder / "measure.json"
-    return Run(_load(folder / NAME)), _load(measured) if measured.exists() else None
+    run = _run(packing.load_json(folder / NAME), str(folder / NAME))
+    return run, packing.load_json(measured) if measured.exists() else None
 
 
 def heads_in(kept: Mapping[str, Sequence[int]]) -> set[tuple[str, int]]:
@@ -236,6 +314,28 @@ def reported_set(names: Sequence[str]) -> str:
     """The evaluation set to report: the held-out one by its usual name, otherwise the last."""
     usual = [name for wanted in REPORTED_SETS for name in names if wanted in name]
     return (usual or list(names))[0 if usual else -1]
+
+
+def _run(record: Mapping[str, Any], name: str) -> Run:
+    check(record, RECORD, name)
+    return Run(record)
+
+
+def _state(record: Mapping[str, Any]) -> str:
+    about = record.get("run", {})
+    return str(about.get("state", "done")) if isinstance(about, Mapping) else "done"
+
+
+def _efficiency(files: packing.Files) -> list[dict[str, Any]]:
+    return [content for name, content in files.items() if name.startswith("efficiency")]
+
+
+def _further(path: Path) -> packing.Files:
+    """An efficiency experiment beside the results, however it is given."""
+    if packing.is_packed(path):
+        return packing.unpack(path)
+    file = path / "efficiency.json" if path.is_dir() else path
+    return {"efficiency.json": packing.load_json(file)}
 
 
 def _reported(runs: Sequence[Run], asked: str | None) -> str:
@@ -250,13 +350,3 @@ def _reported(runs: Sequence[Run], asked: str | None) -> str:
 def _adjusted(run: Run) -> int:
     """How many heads had to be added or dropped to reach K."""
     return abs(run.own_heads[1] - run.k) if run.own_heads else 0
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as JSON ({error}); delete it and run it again.") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must hold one JSON object; got {type(found).__name__}.")
-    return found

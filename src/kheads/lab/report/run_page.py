@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kheads.lab.report.alone import alone
 from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series, Table
 from kheads.lab.report.dynamics import chosen_shares, panel
 from kheads.lab.report.page import Page, Section
 from kheads.lab.report.results import Run, reported_set
 from kheads.lab.report.setting import machines, model_name, seeds, steps
-from kheads.lab.report.style import ACCENT, Look, look
+from kheads.lab.report.style import ACCENT
 from kheads.lab.terminal import metric as written
+from kheads.methods.look import Look
 
-LOSS = Look("Training loss", ACCENT)
+LOSS = Look("Training loss", marker="", colour=ACCENT)
 STAGES = ("pruned", "recovered")
+SEARCHES = "search-"  # phases that only look for a setting
 
 
 def run_page(run: Run, measured: Mapping[str, Any] | None, folder: Path) -> Page:
@@ -26,9 +29,7 @@ def run_page(run: Run, measured: Mapping[str, Any] | None, folder: Path) -> Page
         Section("dynamics", "Training dynamics", _dynamics(run)),
         Section("latency", "Latency", latency(measured) if measured else []),
     ]
-    name = look(run.variant).name
-    lead = f"{name}: {len(run.kept)} of {run.total} heads kept. {_setting(run)}"
-    return Page(folder.resolve().name, lead, _facts(run), sections)
+    return Page(folder.resolve().name, _setting(run), [alone(run).told()], _facts(run), sections)
 
 
 def head_map(run: Run) -> Figure:
@@ -56,10 +57,8 @@ def head_map(run: Run) -> Figure:
         bottom=0.0 if flat else min(value for values in rows for value in values if value is not None),
         unit="score",
     )
-    caption = (
-        "A dot: the head is kept. "
-        + ("" if flat else "The stronger the colour, the higher its score. ")
-        + _setting(run)
+    caption = "A dot: the head is kept. Layers and heads are counted from 0." + (
+        "" if flat else " The stronger the colour, the higher the score."
     )
     return Figure("heads", f"{len(run.kept)} of {run.total} heads", [heat], caption)
 
@@ -106,7 +105,7 @@ def before_after(run: Run) -> Table:
                 remark = " (recovered)" if stage == "recovered" else ""
                 rows.append([f"{metric}, {name}{remark}", old, written(metric, value), ""])
     whole = "unpruned" in run.record["metrics"]
-    caption = "" if whole else "No unpruned model was trained to the end in this run, so there is none to compare with."
+    caption = "" if whole else "No unpruned model was measured in this run, so there is none to compare with."
     return Table("before-after", "Before and after", ("", "Before", "After", "Change"), rows, caption)
 
 
@@ -119,9 +118,10 @@ def _dynamics(run: Run) -> list[Figure]:
     names = list(run.record["metrics"].get("pruned", {}))
     if len(chosen_shares(run)) > 1:
         drawn = panel("", [run], reported_set(names) if names else "")
-        caption = f"Of the heads chosen at each moment, the share that is kept in the end. {_setting(run)}"
+        caption = "Of the heads chosen at each moment, the share that is kept in the end."
         figures.append(Figure("dynamics", "When the choice settles", [drawn], caption))
-    phases = [phase for phase in ("train", "gates", "retrain", "recover") if len(_losses(run, phase)) > 1]
+    logged = [phase for phase in run.record.get("history", {}) if not phase.startswith(SEARCHES)]
+    phases = [phase for phase in logged if len(_losses(run, phase)) > 1]
     panels = [
         Panel(
             phase if len(phases) > 1 else "",
@@ -132,9 +132,7 @@ def _dynamics(run: Run) -> list[Figure]:
         for phase in phases
     ]
     if panels:
-        figures.append(
-            Figure("loss", "Training loss", panels, f"Mean over the steps between two log entries. {_setting(run)}")
-        )
+        figures.append(Figure("loss", "Training loss", panels, "Mean over the steps between two log entries."))
     return figures
 
 
@@ -186,10 +184,9 @@ def _cell_note(cell: Mapping[str, Any], what: str) -> str:
 
 
 def _setting(run: Run) -> str:
-    settings = run.record.get("settings", {})
-    task = str(settings.get("task") or "files")
-    parts = [task, f"{model_name(run)} ({run.total} heads)", steps([run]), seeds([run])]
-    return f"Setting: {', '.join(part for part in parts if part)}; {machines([run.record])}."
+    task = str(run.settings.get("task") or "files")
+    parts = [task, f"{model_name(run)} ({run.total} heads)", steps([run]), seeds([run]), f"on {machines([run.record])}"]
+    return f"{', '.join(part for part in parts if part)}."
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -197,7 +194,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     seconds = ", ".join(f"{phase} {value:,.1f} s" for phase, value in run.seconds.items())
     versions = ", ".join(f"{name} {version}" for name, version in run.record.get("versions", {}).items())
     found = [
-        ("Run", _setting(run).removeprefix("Setting: ")),
+        ("Run", _setting(run)),
         ("Method", f"{run.record['method']['name']}" + (f" ({method})" if method else "")),
         ("Durations", seconds),
         ("Versions", versions),

@@ -13,7 +13,7 @@ KIND_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross"}
 
 @dataclass(frozen=True)
 class Column:
-    """One attention module: its path, kind, place among those of its kind (from 1) and number of heads."""
+    """One attention module: its path, kind, place among those of its kind (from 0) and number of heads."""
 
     site: str
     kind: str
@@ -34,9 +34,7 @@ def columns_of(record: Mapping[str, Any]) -> tuple[Column, ...]:
     kinds = [kind for kind in KIND_NAMES if any(site["kind"] == kind for site in listed)]
     ordered = [(kind, [site for site in listed if site["kind"] == kind]) for kind in kinds]
     return tuple(
-        Column(site["name"], kind, layer, site.get("count", site.get("num_heads")))
-        for kind, sites in ordered
-        for layer, site in enumerate(sites, 1)
+        Column(site["name"], kind, layer, site["count"]) for kind, sites in ordered for layer, site in enumerate(sites)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -12,9 +13,11 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
-from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series
-from kheads.lab.report.style import ACCENT, GRID, INK, MUTED, ON_WHITE, PAPER, Look
+from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series, lines_of
+from kheads.lab.report.style import ACCENT, GRID, INK, MUTED, ON_WHITE, PAPER, colour_of
+from kheads.methods.look import Look
 
 SETTINGS: Any = {
     "font.family": "sans-serif",
@@ -43,7 +46,8 @@ MARKERS = {
     "cross": "P",
 }
 DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 3)), "dot": (0, (1, 2)), "dashdot": (0, (6, 2, 1, 2))}
-WIDTH, ROWS_OF, HEIGHT = 4.6, 2, 3.2
+WIDTH, ALONE, ROWS_OF, HEIGHT, LINE = 4.6, 6.8, 2, 3.2, 0.2  # inches, but for panels in a row
+KEYS = 4  # in a line of the legend
 
 
 def svg(figure: Figure) -> str:
@@ -53,7 +57,8 @@ def svg(figure: Figure) -> str:
     down = math.ceil(count / across)
     heights = [max(_height(panel) for panel in figure.panels[row * across : (row + 1) * across]) for row in range(down)]
     with matplotlib.rc_context(SETTINGS):
-        canvas = Canvas(figsize=(WIDTH * across if across > 1 else 6.4, sum(heights) + 0.4), layout="constrained")
+        width, height = WIDTH * across if across > 1 else ALONE, sum(heights) + LINE * (1 + _legend_lines(figure))
+        canvas = Canvas(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(canvas)
         axes = canvas.subplots(down, across, squeeze=False, height_ratios=heights).flatten()
         for place, panel in zip(axes, figure.panels, strict=False):
@@ -70,18 +75,22 @@ def _height(panel: Panel | Heat) -> float:
     return 0.9 + 0.24 * max(4, len(panel.rows)) if isinstance(panel, Heat) else HEIGHT
 
 
+def _legend_lines(figure: Figure) -> int:
+    return math.ceil(len(figure.legend()) / KEYS)
+
+
 def _legend(canvas: Canvas, figure: Figure) -> None:
-    keys = [Line2D([], [], label=look.name, **_strokes(look)) for look in figure.legend()]
+    keys = [Line2D([], [], label=look.label, **_strokes(look)) for look in figure.legend()]
     if keys:
-        canvas.legend(handles=keys, loc="outside upper center", ncols=min(4, len(keys)), frameon=False)
+        canvas.legend(handles=keys, loc="outside upper center", ncols=min(KEYS, len(keys)), frameon=False)
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title)
     axes.grid(color=ON_WHITE[GRID], linewidth=0.8)
     second = axes.twinx() if panel.second is not None else None
-    for series in panel.series:
-        _series(second if series.second and second is not None else axes, series)
+    for series, x in zip(panel.series, panel.drawn_x(), strict=True):
+        _series(second if series.second and second is not None else axes, series, x)
     _axis(axes, panel.x, "x")
     _axis(axes, panel.y, "y")
     if second is not None and panel.second is not None:
@@ -98,9 +107,13 @@ def _axis(axes: Axes, axis: Axis, which: str) -> None:
     if axis.ticks:
         settings[f"{which}ticks"] = list(axis.ticks)
     axes.set(**settings)
+    if axis.ticks and axis.log and not axis.powers:
+        scale = axes.xaxis if which == "x" else axes.yaxis
+        scale.set_ticks(list(axis.ticks), [f"{tick:g}" for tick in axis.ticks])
+        scale.set_minor_locator(NullLocator())
 
 
-def _series(axes: Axes, series: Series) -> None:
+def _series(axes: Axes, series: Series, x: Sequence[float]) -> None:
     y = [_number(value) for value in series.y]
     strokes = _strokes(series.look)
     if series.steps:
@@ -110,14 +123,14 @@ def _series(axes: Axes, series: Series) -> None:
     if any(value is not None for value in series.low):
         low, high = ([_number(value) for value in ends] for ends in (series.low, series.high))
         if series.band:
-            axes.fill_between(series.x, low, high, color=strokes["color"], alpha=0.13, linewidth=0)
+            axes.fill_between(x, low, high, color=strokes["color"], alpha=0.13, linewidth=0)
         else:
-            axes.vlines(series.x, low, high, color=strokes["color"], linewidth=1)
-    axes.plot(series.x, y, **strokes)
+            axes.vlines(x, low, high, color=strokes["color"], linewidth=1)
+    axes.plot(x, y, **strokes)
 
 
 def _strokes(look: Look) -> dict[str, Any]:
-    colour = _colour(look.colour)
+    colour = _colour(colour_of(look))
     marker = MARKERS.get(look.marker.removesuffix("-open"), "")
     hollow = look.marker.endswith("-open")
     return {
@@ -140,8 +153,9 @@ def _heat(axes: Axes, heat: Heat) -> None:
     axes.set(xlabel=heat.axes[0], ylabel=heat.axes[1])
     axes.set_title(heat.title, pad=18 if heat.groups else 6)
     turn = 30 if max(map(len, heat.columns)) > 3 else 0
-    axes.set_xticks([index + 0.5 for index in range(len(heat.columns))], heat.columns, rotation=turn)
-    axes.set_yticks([index + 0.5 for index in range(len(heat.rows))], heat.rows)
+    columns, rows = (["\n".join(lines_of(label)) for label in labels] for labels in (heat.columns, heat.rows))
+    axes.set_xticks([index + 0.5 for index in range(len(columns))], columns, rotation=turn)
+    axes.set_yticks([index + 0.5 for index in range(len(rows))], rows)
     axes.tick_params(length=0)
     axes.invert_yaxis()
     for spine in axes.spines.values():

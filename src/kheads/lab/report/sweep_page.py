@@ -1,4 +1,4 @@
-"""The page of a sweep: every figure of the paper that its results have data for."""
+"""The page of a sweep: what was found, every figure of the paper that its results have data for, and the claims."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from kheads.lab.report.distribution import agreement_figure, distribution_figure
 from kheads.lab.report.drawing import Figure, Table
 from kheads.lab.report.dynamics import dynamics_figures
 from kheads.lab.report.efficiency import efficiency_items, tradeoff_figure
+from kheads.lab.report.findings import findings
 from kheads.lab.report.page import Page, Section
 from kheads.lab.report.penalty import penalty_figure
 from kheads.lab.report.quality import quality_figure, quality_table
 from kheads.lab.report.results import Results
 from kheads.lab.report.setting import machines, setting
+from kheads.measuring.statistics import DECIDES
 
 CLAIMS_TEXT = (
-    "What the paper says, and what these results say of it. Each verdict is computed from the runs: confirmed where "
-    "the whole 95 % interval is on the paper's side, not confirmed where it is not, not enough data where there is "
-    "nothing to compare or too few pairs for an interval."
+    "What the paper says, one claim of our own, and what these results say of them. Each verdict is computed from the "
+    "runs: confirmed where the whole 95 % interval over seeds is on the claim's side, not confirmed where it is not, "
+    f"not enough data where there is nothing to compare or fewer than {DECIDES} seeds."
 )
 
 
 def sweep_page(results: Results) -> Page:
     """Everything that a results folder has to show."""
     sections = [
-        Section("claims", "Claims of the paper", [all_claims(results)], CLAIMS_TEXT),
         Section(
             "quality", "Quality", _there(quality_figure(results), quality_table(results), comparison_table(results))
         ),
@@ -36,9 +37,11 @@ def sweep_page(results: Results) -> Page:
         Section("efficiency", "Speed and size", _there(*efficiency_items(results), tradeoff_figure(results))),
         Section("heads", "Which heads", _there(distribution_figure(results), agreement_figure(results))),
         Section("dynamics", "Training dynamics", _there(*dynamics_figures(results))),
+        Section("claims", "Claims", [all_claims(results)], CLAIMS_TEXT),
         Section("failed", "Failed runs", _there(_failures(results.failed))),
     ]
-    return Page(str(results.sweep.get("name", results.folder.name)), _lead(results), facts(results), sections)
+    name = str(results.sweep.get("name", results.folder.name))
+    return Page(name, _lead(results), findings(results), facts(results), sections)
 
 
 def _there(*items: Figure | Table | None) -> list[Figure | Table]:
@@ -48,11 +51,7 @@ def _there(*items: Figure | Table | None) -> list[Figure | Table]:
 def _lead(results: Results) -> str:
     count = f"{len(results.runs)} run{'s'[: len(results.runs) != 1]}"
     failed = f", {len(results.failed)} failed" if results.failed else ""
-    return (
-        f"{count}{failed}: {setting(results).removeprefix('Setting: ')}"
-        if results.runs
-        else "Measurements of speed and size."
-    )
+    return f"{count}{failed}: {setting(results)}" if results.runs else "Measurements of speed and size."
 
 
 def _failures(failed: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -69,19 +68,24 @@ def facts(results: Results) -> list[tuple[str, str]]:
     records = [run.record for run in results.runs] or list(results.efficiency)
     versions = sorted({_versions(record) for record in records if record.get("versions")})
     found = [
-        ("Command", shlex.join(command) if isinstance(command, list) else str(command or "")),
-        ("Runs", setting(results).removeprefix("Setting: ")),
-        ("Axes", "; ".join(f"{name}: {_values(values)}" for name, values in (sweep.get("axes") or {}).items())),
+        ("Command", shlex.join(map(str, command)) if isinstance(command, list) else str(command or "")),
+        ("Runs", setting(results)),
+        ("Axes", _axes(sweep.get("axes"))),
         ("Reported set", results.evaluation),
         ("Versions", "; ".join(versions)),
         ("Machine", machines(records)),
-        ("Intervals", "95 % bootstrap over seeds, or over pairs of K and seed; every draw is reproducible."),
+        ("Intervals", "95 % bootstrap over seeds, each seed's mean taken first; two seeds: their range."),
     ]
     return [(name, value) for name, value in found if value]
 
 
 def _versions(record: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+
+
+def _axes(axes: Any) -> str:
+    named = axes.items() if isinstance(axes, Mapping) else ()
+    return "; ".join(f"{name}: {_values(values)}" for name, values in named)
 
 
 def _values(values: Any) -> str:

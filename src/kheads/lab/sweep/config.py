@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kheads import tasks
-from kheads.lab.jobs import TASKS, Job
-from kheads.methods import METHODS
+from kheads.lab.jobs.catalogue import task_of
+from kheads.lab.jobs.job import ONLY_PRUNING, Job, unread
+from kheads.lab.options import Option, check, options_of, suggestion
+from kheads.methods.registry import UNPRUNED, find
 
-UNPRUNED = "none"
-JOB_FIELDS = {item.name for item in dataclasses.fields(Job)}
+JOB_OPTIONS = options_of(Job)
 
 # Fields of a job that the grid gives, and where else they stand in a config.
 GRID_FIELDS = {"k": "k", "seed": "seeds", "method": "methods", "pipelined": "pipelined"}
-# Fields that change nothing in the training of the unpruned model.
-ONLY_PRUNING = {"method_options", "gate_steps", "recover_steps", "estimate_examples", "constraints"}
 
 
 def base_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that all jobs share, checked."""
-    check_keys(job, JOB_FIELDS - {"method_options"} - GRID_FIELDS.keys(), "[job]", GRID_FIELDS)
+    known = {name: option for name, option in JOB_OPTIONS.items() if name not in {"method_options", *GRID_FIELDS}}
     if "model" not in job:
         raise ValueError("[job] needs `model`: a folder, a hub name, or minilm.")
-    task = job.get("task")
-    if task is not None and task not in TASKS and task not in tasks.GLUE:
-        raise ValueError(f"`task` must be one of {', '.join([*TASKS, *tasks.GLUE])}; got {task!r}.")
-    return dict(job)
+    task_of(job.get("task"))
+    return checked(job, known, "[job]", GRID_FIELDS)
 
 
 def method_tables(methods: Mapping[str, Any]) -> dict[str, Any]:
     """The options of each method, checked."""
-    for name, options in methods.items():
-        if name not in METHODS:
-            raise ValueError(f"[methods.{name}] must be one of {', '.join(METHODS)}.")
-        check_keys(options, options_of(name), f"[methods.{name}]")
-    return dict(methods)
+    return {name: checked(options, method_options(name), f"[methods.{name}]") for name, options in methods.items()}
+
+
+def checked(
+    given: Mapping[str, Any], known: Mapping[str, Option], where: str, moved: Mapping[str, str] = {}
+) -> dict[str, Any]:
+    """The values of a table, each of its option's type; a key that is not known is refused, or told its place."""
+    check_keys(given, known, where, moved)
+    return {name: check(known[name], value, f"{name} in {where}") for name, value in given.items()}
 
 
 def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str, moved: Mapping[str, str] = {}) -> None:
@@ -45,7 +44,7 @@ def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str, moved
         if key in moved:
             raise ValueError(f"`{key}` does not belong in {where}; give `{moved[key]}` in [grid].")
         if key not in known:
-            raise ValueError(f"{where} has no `{key}`; it has {', '.join(sorted(known))}.")
+            raise ValueError(f"{where} has no `{key}`; it has {', '.join(sorted(known))}.{suggestion(key, known)}")
 
 
 def listed(grid: Mapping[str, Any], name: str, allowed: Any, default: Any = None) -> list[Any]:
@@ -81,11 +80,14 @@ def axes_of(grid: Mapping[str, Any], methods: Sequence[str]) -> dict[str, list[A
 
 def _axis(name: str, values: Any, methods: Sequence[str]) -> tuple[str, list[Any]]:
     owner, _, key = name.rpartition(".")
-    if not owner and name not in JOB_FIELDS:
+    if not owner and name not in JOB_OPTIONS:
         owner, key = "method_options", name
-    if owner == "method_options" and not any(key in options_of(method) for method in methods):
-        known = sorted({option for method in methods for option in options_of(method)})
-        raise ValueError(f"The axis {name!r} is neither a field of a job nor of a method here ({', '.join(known)}).")
+    if owner == "method_options" and not any(key in method_options(method) for method in methods):
+        known = sorted({option for method in methods for option in method_options(method)})
+        raise ValueError(
+            f"The axis {name!r} is neither a field of a job nor of a method here ({', '.join(known)})."
+            f"{suggestion(key, [*known, *JOB_OPTIONS])}"
+        )
     if owner not in ("", "method_options", "data", "constraints"):
         raise ValueError(f"The axis {name!r} must be a field of a job, of its data, or of a method.")
     if name in GRID_FIELDS:
@@ -96,17 +98,13 @@ def _axis(name: str, values: Any, methods: Sequence[str]) -> tuple[str, list[Any
 def concerns(axis: str, method: str, pipelined: bool) -> bool:
     """Whether the axis changes anything for the method; if not, the method runs once for all its values."""
     owner, _, key = axis.rpartition(".")
-    if owner == "method_options":
-        return key in options_of(method)
-    if axis == "gate_steps":
-        return pipelined
-    if axis == "estimate_examples":
-        return method in ("michel", "retrain")
-    return method != UNPRUNED or (owner or axis) not in ONLY_PRUNING
-
-
-def options_of(method: str) -> set[str]:
-    """The options that a method has."""
     if method == UNPRUNED:
-        return set()
-    return {item.name for item in dataclasses.fields(METHODS[method])} | ({"preset"} if method == "dsp" else set())
+        return (owner or axis) not in ONLY_PRUNING
+    if owner == "method_options":
+        return key in method_options(method)
+    return axis not in unread(Job("", k=1, method=method, pipelined=pipelined))
+
+
+def method_options(method: str) -> dict[str, Option]:
+    """The options that a method has."""
+    return {} if method == UNPRUNED else options_of(find(method))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kheads.lab.jobs import Job
+from kheads.lab.jobs.job import DEFAULTS, unread
 from kheads.lab.sweep.engines import Engine, LostProcessError
 from kheads.lab.sweep.performing import BUSY, DONE, FAILED, failure, gives_model, perform
 from kheads.lab.sweep.plan import Run, Sweep
@@ -205,15 +204,18 @@ class _Driver:
 
 
 def _check_settings(sweep: Sweep, store: Store) -> None:
-    """A finished run of the same name must have been asked for in the same way, or its result is not ours."""
-    defaults = {item.name: item.default for item in dataclasses.fields(Job) if item.default is not dataclasses.MISSING}
+    """A finished run of the same name must have been asked for in the same way, or its result is not ours.
+
+    What a run never reads may have changed.
+    """
     for run in sweep.runs:
         record = store.record(run.id)
         if record is None or record["run"]["state"] != DONE:
             continue
         asked = json.loads(json.dumps(run.job.to_dict()))
-        for name, value in asked.items():
-            found = record["settings"].get(name, defaults.get(name))
+        ignored = unread(run.job)
+        for name, value in ((name, value) for name, value in asked.items() if name not in ignored):
+            found = record["settings"].get(name, DEFAULTS.get(name))
             if found != value:
                 raise ValueError(
                     f"{store.folder} holds {run.id} with {name} = {found!r}, and this sweep asks for {value!r}; "

@@ -143,7 +143,8 @@ class Ray:
             import ray
         except ImportError as error:
             raise ValueError("`--ray` needs Ray; install it with: pip install 'kheads[ray]'") from error
-        self._ray, self._cpus = ray, cpus
+        self._ray: Any = ray
+        self._cpus = cpus
         self._started = not ray.is_initialized()
         if self._started:
             if address == "local":
@@ -152,7 +153,7 @@ class Ray:
                 ray.init(address=address, include_dashboard=False, log_to_driver=False)
             except (ConnectionError, ValueError) as error:
                 raise ValueError(f"`--ray {address}` found no Ray: {' '.join(str(error).split())}") from error
-        self._gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0)) if gpus is None else gpus
+        self._gpus = min(1.0, self._ray.cluster_resources().get("GPU", 0.0)) if gpus is None else gpus
 
     @property
     def slots(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kheads.lab import jobs
+from kheads.lab.jobs.running import run as run_job
 from kheads.lab.sweep.plan import Run
 from kheads.lab.sweep.store import Store
 from kheads.training import recording
@@ -47,7 +47,7 @@ def perform(folder: str, run: Run, keep_model: bool = False, again: bool = False
         store.write(run.id, record)
         if record["run"]["state"] == DONE and not keep_model:
             store.discard(run.id)
-        return record["run"]["state"]
+        return str(record["run"]["state"])
 
 
 def gives_model(store: Store, run: Run) -> bool:
@@ -88,7 +88,8 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
     if store.has_model(run.id) and (
         store.has_whole(run.id) or not run.gives_whole
     ):  # cut off after the model was saved and before its result was
-        return json.loads((store.model(run.id) / recording.NAME).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((store.model(run.id) / recording.NAME).read_text(encoding="utf-8"))
+        return found
     job, scores = run.job, None
     if run.model_from is not None:
         job = job.on_trained(str(store.model(run.model_from)))
@@ -98,9 +99,15 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
     if run.whole_from is not None and scores and (job.k or 0) < len(scores):  # all heads: trained without gates
         job = job.on_trained(str(store.whole(run.whole_from)))
     whole = store.whole(run.id) if run.gives_whole else None
-    return jobs.run(
-        job, store.model(run.id), resume=True, overwrite=True, quiet=True, scores=scores, whole=whole
-    ).record
+    done = run_job(job, store.model(run.id), resume=True, overwrite=True, quiet=True, scores=scores, whole=whole)
+    return _with_unpruned(done.record, store.record(run.whole_from) if run.whole_from else None)
+
+
+def _with_unpruned(record: dict[str, Any], source: dict[str, Any] | None) -> dict[str, Any]:
+    """Takes over what the model reached before anything was changed, where the run that it is served by measured it."""
+    if source and "unpruned" in source["metrics"]:
+        record["metrics"] = {"unpruned": source["metrics"]["unpruned"], **record["metrics"]}
+    return record
 
 
 def _about(run: Run, state: str, reason: str | None, seconds: float) -> dict[str, Any]:

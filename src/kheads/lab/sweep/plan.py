@@ -11,19 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kheads.lab.jobs import Job
-from kheads.lab.sweep.config import (
-    JOB_FIELDS,
-    ONLY_PRUNING,
-    UNPRUNED,
-    axes_of,
-    base_job,
-    check_keys,
-    concerns,
-    listed,
-    method_tables,
-)
-from kheads.methods import METHODS, Learned, Michel, Retrain, Voita
+from kheads.lab.jobs.catalogue import data_of
+from kheads.lab.jobs.job import DEFAULTS, Job, unread
+from kheads.lab.options import check
+from kheads.lab.sweep.config import JOB_OPTIONS, axes_of, base_job, check_keys, concerns, listed, method_tables
+from kheads.methods.phases import starts_from_trained
+from kheads.methods.registry import UNPRUNED, find
 
 
 @dataclass(frozen=True)
@@ -133,13 +126,14 @@ def expand(config: Mapping[str, Any], name: str = "sweep") -> Sweep:
 
 
 def _expand_grid(base: Mapping[str, Any], options: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterable[Run]:
-    methods = listed(grid, "methods", [UNPRUNED, *METHODS])
+    methods = listed(grid, "methods", None)
+    learning = {method for method in methods if method != UNPRUNED and find(method).pipelines}
     seeds = listed(grid, "seeds", None, default=[0])
     ks = listed(grid, "k", None, default=[None])
     kinds = listed(grid, "pipelined", [False, True], default=[False])
     axes = axes_of(grid, methods)
     for seed, method, pipelined in itertools.product(seeds, methods, kinds):
-        if pipelined and not _learns(method):
+        if pipelined and method not in learning:
             if False not in kinds:
                 raise ValueError(f"`pipelined` is for methods that learn; {method!r} does not.")
             continue
@@ -149,14 +143,10 @@ def _expand_grid(base: Mapping[str, Any], options: Mapping[str, Any], grid: Mapp
             yield from _runs(given, options.get(method, {}), dict(zip(concerned, values, strict=True)))
 
 
-def _learns(method: str) -> bool:
-    return method != UNPRUNED and issubclass(METHODS[method], Learned)
-
-
 def _runs(given: dict[str, Any], options: Mapping[str, Any], axes: Mapping[str, Any]) -> Iterable[Run]:
     """The run, and before it the unpruned one whose model it starts from."""
     own = _job(given, options, axes)
-    if own.method == UNPRUNED or own.trained or _trains_itself(own):
+    if own.method == UNPRUNED or own.trained or not starts_from_trained(own.phases()):
         yield Run(_id(own, axes), own, _named(axes))
         return
     axes_before = {axis: value for axis, value in axes.items() if concerns(axis, UNPRUNED, False)}
@@ -164,10 +154,6 @@ def _runs(given: dict[str, Any], options: Mapping[str, Any], axes: Mapping[str, 
     unpruned = Run(_id(before, axes_before), before, _named(axes_before))
     yield unpruned
     yield Run(_id(own, axes), own, _named(axes), model_from=unpruned.id)
-
-
-def _trains_itself(job: Job) -> bool:
-    return isinstance(job.chosen(), Retrain) or (_learns(job.method) and not job.pipelined)
 
 
 def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str, Any]) -> Job:
@@ -178,23 +164,16 @@ def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str
             fields[owner] = {**fields.get(owner, {}), key: value}
         else:
             fields[axis] = value
-    if fields["method"] == UNPRUNED:
-        fields = {key: value for key, value in fields.items() if key not in ONLY_PRUNING}
-    job = Job(**fields)
+    job = Job(**{name: check(JOB_OPTIONS[name], value, name) for name, value in fields.items()})
     job.chosen()
-    if job.k is not None and (isinstance(job.k, bool) or not isinstance(job.k, int) or job.k < 1):
+    data_of(job.task, job.data)
+    if job.k is not None and job.k < 1:
         raise ValueError(f"`k` must be whole numbers from 1 up; got {job.k!r}.")
-    return job
+    return dataclasses.replace(job, **{name: DEFAULTS[name] for name in unread(job)})
 
 
 def _with_scores(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """Lets one run serve those that ask for the same at another K, where what it finds does not depend on K.
-
-    Each round of Michel removes the lowest heads of an order that only the heads still there take part in, so the order
-    that leads to the smallest K is total, and its top K are the heads that a run of its own would keep; with
-    constraints they need not be. Voita's gates never hear of K, unless lambda is searched for it or its heads are
-    evaluated on the way; nor does prune-and-retrain before its cut. There one training serves every K.
-    """
+    """Lets one run serve those that ask for the same at another K, where the method says that it can."""
     series: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs.values():
         if _serves_every_k(run.job):
@@ -208,9 +187,7 @@ def _with_scores(runs: Mapping[str, Run]) -> dict[str, Run]:
 
 def _serves_every_k(job: Job) -> bool:
     method = job.chosen()
-    if isinstance(method, Voita):
-        return not method.search and job.eval_steps is None
-    return isinstance(method, Retrain) or (isinstance(method, Michel) and not job.constraints)
+    return method is not None and method.serves_every_k(bool(job.constraints), job.eval_steps is not None)
 
 
 def _served(run: Run, source: str) -> Run:
@@ -229,11 +206,11 @@ def _named(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _short(axis: str) -> str:
     owner, _, key = axis.rpartition(".")
-    return axis if owner and key in JOB_FIELDS else key
+    return axis if owner and key in JOB_OPTIONS else key
 
 
 def _id(job: Job, axes: Mapping[str, Any]) -> str:
-    parts = [job.method, *([f"k{job.k}"] if job.k is not None else []), f"s{job.seed}"]
+    parts = [_word(job.method), *([f"k{job.k}"] if job.k is not None else []), f"s{job.seed}"]
     parts += ["pipelined"] if job.pipelined else []
     parts += [f"{_short(axis)}_{_word(value)}" for axis, value in axes.items()]
     return "-".join(parts)

@@ -38,7 +38,8 @@ class Store:
     def record(self, name: str) -> dict[str, Any] | None:
         """The record of a finished run."""
         try:
-            return json.loads((self._runs / f"{name}.json").read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads((self._runs / f"{name}.json").read_text(encoding="utf-8"))
+            return found
         except FileNotFoundError:
             return None
 

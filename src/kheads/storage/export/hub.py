@@ -9,17 +9,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.models.auto import modeling_auto
 
 from kheads.blocks.kept import Kept
 from kheads.storage.model_folder import load, new_folder
 from kheads.storage.probe import probe_inputs, probe_outputs
 from kheads.surgery import rebuild
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TARGETS = ("hub",)
 CODE = "kheads_architecture.py"
@@ -91,6 +93,8 @@ def _auto_map(model: PreTrainedModel) -> dict[str, str]:
 
     Where none does, as for the text half of BLIP, one is told to: the folder brings its own code.
     """
+    from transformers.models.auto import modeling_auto
+
     auto_map = {}
     for name, auto in vars(modeling_auto).items():
         mapping = getattr(auto, "_model_mapping", None) if name.startswith("AutoModel") else None

@@ -1,0 +1,49 @@
+"""What the library says, in the words of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kheads.blocks.constraints import Constraints
+from kheads.cli.front import FRONT
+from kheads.lab.jobs.job import Job
+from kheads.lab.options import options_of
+
+FLAGS = {
+    "k": "-k",
+    "train": "--train",
+    "eval": "--eval",
+    "columns": "--column",
+    "protected": "--protect",
+    "quotas": "--quota",
+    "overwrite": "--overwrite",
+}
+TABLES = ("method_options", "data", "constraints")  # of which --set names the fields
+PHRASES = {
+    "pass overwrite=True to replace it": "give --overwrite to replace it",
+    "`kheads.discover(model)`": "`kheads heads MODEL`",
+    "a folder that `kheads.save` wrote": "a folder that `kheads prune` wrote",
+    "a kheads.Constraints": "constraints",
+    "pass a batch as `inputs` to `kheads.export`": "export it in Python: kheads.export(folder, out, inputs=batch)",
+}
+
+
+def in_words_of_the_command_line(sentence: str) -> str:
+    """Turns names of fields into flags, or into --set where there is none, and calls into commands."""
+    for said, better in PHRASES.items():
+        sentence = sentence.replace(said, better)
+    sentence = re.sub(r"columns=\{([^}]*)\}", lambda found: _columns(found[1]), sentence)
+    flags = _flags()
+    return re.sub(r"`([a-z_]+)`", lambda found: f"`{flags.get(found[1], found[1])}`", sentence)
+
+
+def _columns(text: str) -> str:
+    """'label': 'topic' as --column label=topic."""
+    return " ".join(f"--column {role}={name}" for role, name in re.findall(r"'(\w+)': '([^']*)'", text))
+
+
+def _flags() -> Mapping[str, str]:
+    fields = [*options_of(Job), *options_of(Constraints)]
+    front = {name: f"--{name.replace('_', '-')}" for name in fields if name in FRONT}
+    return {**{name: f"--set {name}=..." for name in fields if name not in TABLES}, **front, **FLAGS}

@@ -1,0 +1,167 @@
+"""The tasks by name, and what each reads. No library is loaded here, so that the command line can list them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kheads.lab.options import check, options_of, suggestion
+
+
+@dataclass(frozen=True)
+class LabelledFiles:
+    """Labelled texts in files.
+
+    Attributes:
+        train: Training file; jsonl, csv, tsv or parquet, also .gz; for image a folder.
+        eval: Evaluation files by name.
+        columns: Names of the columns: text, text_pair, label.
+    """
+
+    train: str | None = None
+    eval: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Glue:
+    """A GLUE task; its name says everything."""
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Plain text.
+
+    Attributes:
+        train: Training file.
+        eval: Evaluation files by name.
+    """
+
+    train: str | None = None
+    eval: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImageFolders:
+    """Images, in one folder for each class.
+
+    Attributes:
+        train: Training folder.
+        eval: Evaluation folders by name.
+    """
+
+    train: str | None = None
+    eval: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MadeNli:
+    """The embedded task: inference by rule, made when it is needed.
+
+    Attributes:
+        train_rows: Training rows to make.
+        eval_rows: Evaluation rows to make, with words that training does not show.
+        data_seed: Seed of the data, which is not the run's.
+    """
+
+    train_rows: int = 8000
+    eval_rows: int = 1000
+    data_seed: int = 0
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Pairs of sentences.
+
+    Attributes:
+        train_source: Sentences to translate, one a line; also .gz.
+        train_target: Their translations, line by line.
+        eval_source: Sentences of the evaluation sets: files by name.
+        eval_target: Their references, under the same names.
+        train: Instead: a file with two columns.
+        eval: Evaluation files with two columns, by name.
+        columns: Names of the columns: source, target.
+        dataset: Instead: a data set of the hub, NAME or NAME:CONFIG; or numbers (embedded).
+        clean: Leave out training pairs that are too long or too uneven.
+        tokenized: The texts are Moses tokens already.
+        source_lang: Source language, as the model's tokenizer calls it.
+        target_lang: Target language.
+        vocab_size: Size of a new model's joint BPE.
+        batch_tokens: Tokens per optimizer step, padding included.
+        label_smoothing: Share of label smoothing.
+        beams: Width of the beam search.
+    """
+
+    train_source: str | None = None
+    train_target: str | None = None
+    eval_source: Mapping[str, str] = field(default_factory=dict)
+    eval_target: Mapping[str, str] = field(default_factory=dict)
+    train: str | None = None
+    eval: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    dataset: str | None = None
+    clean: bool = True
+    tokenized: bool = False
+    source_lang: str | None = None
+    target_lang: str | None = None
+    vocab_size: int | None = None
+    batch_tokens: int = 4096
+    label_smoothing: float = 0.1
+    beams: int = 5
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task.
+
+    Attributes:
+        what: What it is, in a few words.
+        data: The record of what it reads.
+        module: Where it is made ready for a model.
+        unused: Fields of a job that mean nothing to it, and what to use instead.
+    """
+
+    what: str
+    data: type
+    module: str
+    unused: Mapping[str, str] = field(default_factory=dict)
+
+
+FILES = Task("labelled texts in files", LabelledFiles, "kheads.lab.jobs.classification")
+GLUE = Task("a GLUE task, from the hub", Glue, "kheads.lab.jobs.classification")
+TASKS: dict[str, Task] = {
+    "clm": Task("language modelling on text files", TextFiles, "kheads.lab.jobs.language_modelling"),
+    "image": Task(
+        "image classification on folders", ImageFolders, "kheads.lab.jobs.image_classification", {"max_length": ""}
+    ),
+    "made-nli": Task("inference by rule (embedded)", MadeNli, "kheads.lab.jobs.made_nli"),
+    "translation": Task(
+        "translation by an encoder-decoder", Translation, "kheads.lab.jobs.translation", {"batch_size": "batch_tokens"}
+    ),
+}
+GLUE_NAMES = ("mnli", "sst2", "qnli", "rte", "mrpc", "cola", "qqp", "stsb")
+
+
+def task_of(name: str | None) -> Task:
+    """The task of that name; files with labels where none is named."""
+    if name is None:
+        return FILES
+    if name in TASKS:
+        return TASKS[name]
+    if name in GLUE_NAMES:
+        return GLUE
+    raise ValueError(f"The task must be one of {', '.join([*TASKS, *GLUE_NAMES])}; got {name!r}.")
+
+
+def data_of(name: str | None, given: Mapping[str, Any]) -> Any:
+    """The record of a task's data from what a user gave; empty values are not given."""
+    task, label = task_of(name), name or "labelled files"
+    values = {key: value for key, value in given.items() if value not in (None, {}, [], "")}
+    known = options_of(task.data)
+    for key, value in values.items():
+        if key not in known:
+            reads = f"it reads {', '.join(known)}" if known else "its name says everything"
+            raise ValueError(f"`{key}` does not belong to the task {label}; {reads}.{suggestion(key, known)}")
+        check(known[key], value, key)
+    return task.data(**values)

@@ -1,0 +1,47 @@
+"""A task and a model that fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from kheads.training.trainer import GatedTrainer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task and a model that fit each other: what `prune` needs of both.
+
+    Attributes:
+        model: the model to train and prune.
+        processor: what turns raw inputs into model inputs; saved beside the model.
+        train: training data.
+        evals: evaluation sets by name.
+        metric: the headline metric; higher is better unless `lower_is_better`.
+        able: whether the model can do the task as it is, because no part of it is new.
+        trainer_options: passed to the trainer: data_collator, compute_metrics, ...
+        arguments: TrainingArguments that are the task's and not the user's.
+        arguments_class: the class of the training arguments; None for the trainer's plain one.
+        trainer_class: `GatedTrainer` or a subclass.
+        notes: what was done to the data, in sentences for the user.
+        lower_is_better: whether a smaller metric is a better one.
+        score: evaluates a model by other means than one forward pass per batch, such as beam search; its metrics by
+            evaluation set are added to those of the trainer.
+    """
+
+    model: PreTrainedModel
+    processor: Any
+    train: Any
+    evals: Mapping[str, Any]
+    metric: str
+    able: bool = False
+    trainer_options: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments_class: type | None = None
+    trainer_class: Any = GatedTrainer
+    notes: tuple[str, ...] = ()
+    lower_is_better: bool = False
+    score: Callable[[PreTrainedModel], dict[str, dict[str, Any]]] | None = None

@@ -1,0 +1,211 @@
+"""Runs a job: loads what it names, prunes, saves the model and its record."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from transformers import TrainingArguments, set_seed
+from transformers.integrations import integration_utils
+
+from kheads.anatomy import discover
+from kheads.blocks.constraints import Constraints
+from kheads.blocks.kept import Kept
+from kheads.blocks.site import Site
+from kheads.lab.jobs.catalogue import task_of
+from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.prepared import Prepared
+from kheads.methods.registry import DEFAULT
+from kheads.storage.model_folder import check_free
+from kheads.training.hooks import CHECKPOINTING
+from kheads.training.plan import Plan
+from kheads.training.pruning import named_metrics, prune
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job led to: its record, and what is needed to show it."""
+
+    record: dict[str, Any]
+    sites: tuple[Site, ...]
+    kept: Kept
+    prepared: Prepared
+
+
+def prepare(job: Job) -> Prepared:
+    """Loads the data and the model of a job."""
+    found: Prepared = importlib.import_module(task_of(job.task).module).prepare(job)
+    return found
+
+
+def prepare_evaluation(job: Job) -> Prepared:
+    """Loads the evaluation data of a job, and its model with the labels it has."""
+    module = importlib.import_module(task_of(job.task).module)
+    found: Prepared = getattr(module, "prepare_evaluation", module.prepare)(job)
+    return found
+
+
+def run(
+    job: Job,
+    output: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+    scores: Sequence[float] | None = None,
+    whole: Path | None = None,
+) -> Outcome:
+    """Runs a job and saves the model and `result.json` in `output`.
+
+    Under torchrun every process takes part, and the first one writes.
+
+    Args:
+        job: what to do.
+        output: the folder to make; checkpoints are kept beside it until the run is complete.
+        resume: go on from the last checkpoint.
+        overwrite: replace what is in the output folder.
+        quiet: no progress bars.
+        scores: what the method has found before, with the job's model; None finds them.
+        whole: a folder for the trained model as it is before heads are removed.
+    """
+    method = job.chosen()
+    check_free(output, overwrite)
+    _check_tracker(job.report_to)
+    work = output.with_name(f"{output.name}.run")
+    set_seed(job.seed)  # what a task adds to a pretrained model starts at random
+    prepared = prepare(job)
+    if prepared.train is None:
+        raise ValueError("Training data is missing; give `train` (--train).")
+    arguments = _arguments(work, job, prepared, quiet)
+    everyone = PartialState()
+    if everyone.is_main_process and work.exists() and not resume:
+        shutil.rmtree(work)
+    everyone.wait_for_everyone()
+    sites = discover(prepared.model, job.unit)
+    result = prune(
+        prepared.model,
+        None if method is None else job.k,
+        method or DEFAULT,
+        prepared.train,
+        prepared.evals,
+        arguments,
+        plan=Plan(
+            pipelined=job.pipelined,
+            trained=job.trained,
+            measure_first=prepared.able,
+            baseline=job.baseline,
+            gate_steps=job.gate_steps,
+            recover_steps=job.recover_steps,
+            estimate_examples=job.estimate_examples,
+            resume=resume,
+            scores=scores,
+            whole=whole,
+        ),
+        constraints=_constraints(job, sites),
+        unit=job.unit,
+        trainer_class=prepared.trainer_class,
+        score=prepared.score,
+        processing_class=prepared.processor,
+        **prepared.trainer_options,
+    )
+    record = result.record(job.to_dict(), prepared.metric)
+    if everyone.is_main_process:
+        result.save_as(output, record, overwrite)
+        shutil.rmtree(work, ignore_errors=True)
+    everyone.wait_for_everyone()
+    return Outcome(record, sites, result.kept, prepared)
+
+
+def evaluate(prepared: Prepared, batch_size: int | None = None, quiet: bool = False) -> dict[str, dict[str, float]]:
+    """The metrics of a prepared model by evaluation set.
+
+    Args:
+        prepared: a model and evaluation data; training data is not looked at.
+        batch_size: examples per step; the task's if not given.
+        quiet: no progress bars.
+    """
+    defaults = {
+        "output_dir": "unused",
+        "per_device_eval_batch_size": 64,
+        "report_to": "none",
+        "use_cpu": not torch.accelerator.is_available(),
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        "disable_tqdm": quiet,
+    }
+    given = {} if batch_size is None else {"per_device_eval_batch_size": batch_size}
+    arguments = (prepared.arguments_class or TrainingArguments)(**{**defaults, **prepared.arguments, **given})
+    trainer = prepared.trainer_class(
+        model=prepared.model, args=arguments, processing_class=prepared.processor, **prepared.trainer_options
+    )
+    metrics = {name: named_metrics(trainer.predict(data).metrics, "test") for name, data in prepared.evals.items()}
+    for name, further in (prepared.score(_evaluated(prepared.model)) if prepared.score else {}).items():
+        metrics.setdefault(name, {}).update(further)
+    return {name: {key: found[key] for key in found if key != "loss"} for name, found in metrics.items()}
+
+
+def _check_tracker(name: str) -> None:
+    """A tracker that is not installed is refused before training."""
+    installed: Any = integration_utils.get_available_reporting_integrations
+    known = ("none", "all", *installed())
+    if name not in known:
+        raise ValueError(f"`report_to` must be one of {', '.join(known)}, which are installed here; got {name!r}.")
+
+
+def _evaluated(model: Any) -> Any:
+    return model.eval()
+
+
+def _constraints(job: Job, sites: Sequence[Site]) -> Constraints | None:
+    if not job.constraints:
+        return None
+    protected = {_site(name, sites): blocks for name, blocks in job.constraints.get("protected", {}).items()}
+    return Constraints(**{**job.constraints, "protected": protected})
+
+
+def _site(name: str, sites: Sequence[Site]) -> str:
+    """The full name of a site; a task may put its model inside another one, and so a word before the name."""
+    longer = [site.name for site in sites if site.name.endswith(f".{name}")]
+    return longer[0] if len(longer) == 1 and name not in {site.name for site in sites} else name
+
+
+def _arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> TrainingArguments:
+    asked = {
+        "learning_rate": job.lr,
+        "lr_scheduler_type": job.lr_schedule,
+        "warmup_steps": job.warmup_steps,
+        "num_train_epochs": job.epochs,
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    defaults: dict[str, Any] = {
+        "output_dir": str(folder),
+        "num_train_epochs": 3.0,
+        "max_steps": job.max_steps,
+        "per_device_train_batch_size": max(1, job.batch_size // job.accumulate),
+        "per_device_eval_batch_size": max(64, job.batch_size),
+        "gradient_accumulation_steps": job.accumulate,
+        "lr_scheduler_type": "linear",
+        "bf16": job.bf16,
+        CHECKPOINTING: job.gradient_checkpointing,
+        "report_to": job.report_to,
+        "seed": job.seed,
+        "save_strategy": "steps",
+        "save_steps": job.save_steps,
+        "save_total_limit": 1,
+        "logging_steps": job.logging_steps,
+        "eval_strategy": "steps" if job.eval_steps else "no",
+        "eval_steps": job.eval_steps,
+        "train_sampling_strategy": "group_by_length",
+        "use_cpu": not torch.accelerator.is_available(),  # else Trainer would not join processes without a GPU
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        "disable_tqdm": quiet,
+    }
+    made: TrainingArguments = (prepared.arguments_class or TrainingArguments)(
+        **{**defaults, **prepared.arguments, **given}
+    )
+    return made
