@@ -1,4 +1,4 @@
-"""The tables of supported models and of refusals, as Markdown; the README and docs show them, and tests compare."""
+"""The tables of supported models and of refusals, as Markdown; docs/models.md shows them."""
 
 from __future__ import annotations
 
