@@ -311,5 +311,6 @@ def _inputs(projection: Any) -> int:
 def _advice() -> str:
     return (
         "`kheads.adopt(model, inputs)` checks on a batch whether its structure says enough; otherwise describe its "
-        "layout in `kheads.anatomy.LAYOUTS` (docs/your-own-model.md shows how; docs/models.md lists the models kheads knows)."
+        "layout in `kheads.anatomy.LAYOUTS` (docs/your-own-model.md shows how; docs/models.md lists the models kheads "
+        "knows)."
     )

@@ -21,8 +21,7 @@ class Job:
     Attributes:
         model: A folder, a hub name, minilm (embedded), or a size of new translator: tiny, small, iwslt.
         k: Keep this many heads, by default all.
-        method: dsp, ste, voita, michel, retrain, random, none, or yours as module:Class; `kheads methods` tells
-            more.
+        method: How to choose the heads: one of `kheads methods`, none, or yours as module:Class.
         method_options: Fields of the method that differ from its defaults.
         pipelined: Learn the gates with the model frozen; it is trained first.
         task: clm, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads tasks` lists
