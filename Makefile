@@ -54,6 +54,9 @@ figures: $(READY)  ## the report with every figure, from the committed results
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py
+	$(BIN)/python benchmarks/bench_blocks.py
+	$(BIN)/python benchmarks/bench_start.py
+	$(BIN)/python benchmarks/bench_allocation.py
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_translation.py
 	$(BIN)/python benchmarks/bench_demo.py

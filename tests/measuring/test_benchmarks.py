@@ -30,7 +30,7 @@ def run(bench: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 def test_blocks_are_timed_for_both_sizes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     bench: Any = script("bench_blocks")
-    for name, value in {"SMALL": 3, "LARGE": 6, "HEADS": 20}.items():
+    for name, value in {"SMALL": 3, "LARGE": 3, "HEADS": 20}.items():
         monkeypatch.setattr(bench, name, value)
     found = run(bench, monkeypatch, capsys, "--repeats", "1")
     assert found["results"].keys() == bench.CASES.keys()
@@ -52,3 +52,19 @@ def test_starts_are_compared_with_their_base(
     assert first["seconds"] > 0 and "ratio" not in first
     assert second["ratio"] > 1.01 and second["base"] == "bare" and (first["exit_code"], second["exit_code"]) == (0, 3)
     assert "(missed)" in bench.show(second) and "(missed)" not in bench.show(second | {"target": 1e6})
+
+
+def test_training_steps_are_measured_and_compared() -> None:
+    bench: Any = script("bench_allocation")
+    tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    found = bench.train(4, 8, 2, tiny)
+    assert all(len(found[name]) == 2 for name in ("clock", "user", "system", "faults")) and found["peak"] > 0
+    assert min(found["clock"]) > 0
+
+    def process(system: float) -> dict[str, float]:
+        return {"clock": 2.0, "user": 1.0, "system": system, "processor": 1 + system, "faults": 9.0, "peak": 10.0}
+
+    row = bench.row("made up", [{"as it is": process(0.25), "kept": process(0.0)}] * 3)
+    assert row["processor"] == [1.25] * 3 and row["clock"] == [1.0] * 3
+    assert (row["as it is"]["share"], row["kept"]["share"]) == (0.2, 0.0)
+    assert "20.0 % to 0.0 %" in bench.show(row) and "1.250 (1.250 to 1.250)" in bench.show(row)

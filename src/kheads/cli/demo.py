@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from kheads.cli.allocation import keep_freed_memory
+
 STORIES = ("inference", "translation")
 
 
@@ -22,4 +24,5 @@ def demo(
     """
     if task not in STORIES:
         raise ValueError(f"`--task` must be one of {', '.join(STORIES)}; got {task!r}.")
+    keep_freed_memory()
     importlib.import_module(f"kheads.lab.demos.{task}").run_demo(output, seed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kheads.blocks.constraints import Constraints
+from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.flags import command, extra, flag, pairs
 from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, TRAINING
 from kheads.lab.jobs.catalogue import LabelledFiles
@@ -70,6 +71,7 @@ def _run(given: Mapping[str, Any]) -> None:
     fields |= {"model": given["model"], "constraints": constraints(given), "data": data(given)}
     job = make_job(fields, given["sets"] or (), given["config"])
     output: Path = given["output"]
+    keep_freed_memory()
     from accelerate import PartialState
 
     from kheads.lab.jobs.running import run

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.app import JsonOption
 
 
@@ -34,6 +35,7 @@ def sweep(
 
     Example: `kheads sweep experiments/made_nli.toml`
     """
+    keep_freed_memory()
     from kheads.cli.sweep_table import engine, run_sweep, show_plan
     from kheads.lab import sweep as sweeps
 
