@@ -221,14 +221,14 @@ def kill_in_the_middle(folder: Path, name: str, killed: list[int]) -> threading.
 
     def watch() -> None:
         log, work = folder / "work" / name / "log.txt", folder / "work" / name
-        for _ in range(6000):
+        while not (folder / "runs" / f"{name}.json").exists():  # then it is too late
             if log.exists() and any(work.glob("model.run/*/checkpoint-*/trainer_state.json")):
                 killed.append(int(log.read_text().split()[1]))
                 os.kill(killed[0], signal.SIGKILL)
                 return
             time.sleep(0.02)
 
-    thread = threading.Thread(target=watch)
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
 
