@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from kheads.storage.model_folder import new_folder
+from kheads.storage.new_folder import new_folder
 from kheads.tasks.bleu import moses_tools
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs

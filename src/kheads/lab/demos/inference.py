@@ -22,7 +22,8 @@ from kheads.methods.base import Method
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import BASELINES, DEFAULT, METHODS
 from kheads.storage import sources
-from kheads.storage.model_folder import check_free, load
+from kheads.storage.model_folder import load
+from kheads.storage.new_folder import check_free
 from kheads.tasks import ClassificationTask
 from kheads.training.plan import Plan
 from kheads.training.pruning import prune

@@ -18,7 +18,7 @@ from kheads.lab.jobs.running import Outcome, run
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import DEFAULT, METHODS, UNPRUNED, key_of
 from kheads.storage import sources
-from kheads.storage.model_folder import check_free
+from kheads.storage.new_folder import check_free
 from kheads.tasks.translating import translate
 from kheads.tasks.translation import NUMBERS, numbers
 

@@ -22,7 +22,7 @@ from kheads.lab.jobs.catalogue import task_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.methods.registry import DEFAULT
-from kheads.storage.model_folder import check_free
+from kheads.storage.new_folder import check_free
 from kheads.training.hooks import CHECKPOINTING
 from kheads.training.plan import Plan
 from kheads.training.pruning import named_metrics, prune

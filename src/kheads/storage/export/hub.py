@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from kheads.blocks.kept import Kept
-from kheads.storage.model_folder import load, new_folder
+from kheads.storage.model_folder import load
+from kheads.storage.new_folder import new_folder
 from kheads.storage.probe import probe_inputs, probe_outputs
 from kheads.surgery import rebuild
 
