@@ -56,6 +56,7 @@ benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py
 	$(BIN)/python benchmarks/bench_blocks.py
 	$(BIN)/python benchmarks/bench_start.py
+	$(BIN)/python benchmarks/bench_load.py
 	$(BIN)/python benchmarks/bench_allocation.py
 	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_translation.py

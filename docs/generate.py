@@ -137,6 +137,7 @@ def head_map() -> str:
 # Public names by use. What is public and stands in no group comes last.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Find, gate, choose, remove": ("discover", "gated", "select", "remove", "ghosts", "Site", "Kept", "Constraints"),
+    "Repair": ("repair", "Repair", "RepairedSite"),
     "Save, load, export": ("save", "load", "export", "CheckpointError", "ExportError"),
     "Train and prune": ("prune", "Plan", "PruneResult", "GatedTrainer", "GatedSeq2SeqTrainer"),
     "A loop of your own": ("attach", "Pruner"),

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from families import FAMILIES, tiny
 from kheads import Kept, Site
-from kheads.blocks.site import KINDS
+from kheads.blocks.site import ATTENTIONS
 from kheads.lab.report.results import Results, read
 from synthetic_results import write_sweep
 
@@ -73,4 +73,4 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.fixture(scope="session")
 def translation(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Made-up results of a translation sweep: three kinds of attention."""
-    return read(write_sweep(tmp_path_factory.mktemp("translation") / "results", KINDS, "bleu"))
+    return read(write_sweep(tmp_path_factory.mktemp("translation") / "results", ATTENTIONS, "bleu"))

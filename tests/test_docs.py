@@ -2,6 +2,7 @@
 
 import ast
 import gzip
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -132,7 +133,7 @@ class _Lines:
     """A standard input that holds some lines."""
 
     def __init__(self, text: str):
-        self.buffer = text.encode().splitlines(keepends=True)
+        self.buffer = io.BytesIO(text.encode())
 
 
 def _quick(words: tuple[str, ...]) -> tuple[str, ...]:

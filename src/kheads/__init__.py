@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from kheads.methods.retrain import Retrain
     from kheads.methods.ste import STE
     from kheads.methods.voita import Voita
+    from kheads.storage.contents import CheckpointError
     from kheads.storage.export.hub import ExportError, export
-    from kheads.storage.model_folder import CheckpointError, load, save
+    from kheads.storage.model_folder import load, save
     from kheads.surgery.adoption import adopt
     from kheads.surgery.gates import gated
     from kheads.surgery.rebuild import open_attention
     from kheads.surgery.removal import ghosts, remove
+    from kheads.surgery.repair.record import Repair, RepairedSite
+    from kheads.surgery.repair.refit import repair
     from kheads.training.loop import Pruner, attach
     from kheads.training.plan import Plan
     from kheads.training.pruning import prune
@@ -56,12 +59,15 @@ _HOMES = {
     "methods.retrain": "Retrain",
     "methods.ste": "STE",
     "methods.voita": "Voita",
+    "storage.contents": "CheckpointError",
     "storage.export.hub": "ExportError export",
-    "storage.model_folder": "CheckpointError load save",
+    "storage.model_folder": "load save",
     "surgery.adoption": "adopt",
     "surgery.gates": "gated",
     "surgery.rebuild": "open_attention",
     "surgery.removal": "ghosts remove",
+    "surgery.repair.record": "Repair RepairedSite",
+    "surgery.repair.refit": "repair",
     "training.loop": "Pruner attach",
     "training.plan": "Plan",
     "training.pruning": "prune",
@@ -93,6 +99,8 @@ __all__ = [
     "PruneResult",
     "Pruner",
     "Random",
+    "Repair",
+    "RepairedSite",
     "Retrain",
     "Site",
     "UnsupportedModelError",
@@ -109,6 +117,7 @@ __all__ = [
     "open_attention",
     "prune",
     "remove",
+    "repair",
     "save",
     "select",
     "subset",

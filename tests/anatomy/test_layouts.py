@@ -10,7 +10,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,19 +25,7 @@ from kheads import Kept, Site, discover, gated, remove
 from kheads.anatomy import LAYOUTS, TYPES, locate
 from kheads.storage.export.hub import _write_hub_folder
 from zoo import ZOO, outputs, prompt
-
-Build = Callable[[str], Any]
-
-
-@cache
-def _built(name: str) -> Any:
-    return ZOO[name].build()
-
-
-def build(name: str) -> Any:
-    """An untouched copy of the tiny model."""
-    return copy.deepcopy(_built(name))
-
+from zoo.cases import build, built
 
 every = pytest.mark.parametrize("name", ZOO)
 writers = [name for name in ZOO if ZOO[name].generates and getattr(transformers, ZOO[name].model).can_generate()]
@@ -66,7 +53,7 @@ def test_the_table_is_covered() -> None:
     """Each type of the table has a tiny model of that type, and together they use every class of the table."""
     used: dict[str, set[str]] = {}
     for name in ZOO:
-        model = _built(name)
+        model = built(name)
         kind = name.partition(":")[0]
         assert model.config.model_type == kind
         keys = {type(found.module) for found in locate(model)}
@@ -215,7 +202,7 @@ def _recorder(calls: dict, kind: str) -> Callable[..., None]:
 
 
 def without_cache(name: str) -> dict[str, Any]:
-    takes = inspect.signature(_built(name).forward).parameters
+    takes = inspect.signature(built(name).forward).parameters
     return {**ZOO[name].inputs(), **({"use_cache": False} if "use_cache" in takes else {})}
 
 
@@ -265,7 +252,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         remove(model, corners(discover(model))[2])
         kheads.save(model, folder / "model")
         (folder / "hub").mkdir()
-        (folder / "auto_class").write_text(_write_hub_folder(model, folder / "model", folder / "hub"))
+        (folder / "auto_class").write_text(_write_hub_folder(model, folder / "hub"))
         save_file({key: value.contiguous() for key, value in given.items()}, folder / "inputs.safetensors")
         with torch.no_grad():
             save_file({"outputs": outputs(model, given)}, folder / "parent.safetensors")
@@ -283,7 +270,7 @@ def test_saved_and_exported_models_give_the_same(name: str, exported: Path) -> N
     folder, given = exported / name.replace(":", "_"), ZOO[name].inputs()
     expected = load_file(folder / "parent.safetensors")["outputs"]
     loaded = kheads.load(folder / "model").eval()
-    assert type(loaded) is type(_built(name))
+    assert type(loaded) is type(built(name))
     saved = load_file(folder / "model" / "model.safetensors")
     state = loaded.state_dict()
     assert all(torch.equal(state[key], value) for key, value in saved.items())

@@ -158,12 +158,12 @@ def test_uniform_keeps_the_same_number_everywhere() -> None:
     ("k", "constraints", "message"),
     [
         (5, Constraints(uniform=True), "multiple of the number of sites (3); got k = 5. The nearest are 3 and 6."),
-        (12, Constraints(uniform=True), "Site 'dec.0' must keep 4 heads, but has only 3."),
+        (12, Constraints(uniform=True), "Site 'dec.0' must keep 4 heads by `uniform`, but has only 3."),
         (3, Constraints(uniform=True, min_per_site=2), "keeps 1 heads in each site, below `min_per_site` = 2."),
         (2, Constraints(min_per_site=1), "The model must keep exactly 2 heads, but 3 are already required there."),
-        (12, Constraints(min_per_site=5), "Site 'enc.0' must keep 5 heads, but has only 4."),
+        (12, Constraints(min_per_site=5), "Site 'enc.0' must keep 5 heads by `min_per_site`, but has only 4."),
         (4, Constraints(quotas={"cross": 6}), "`quotas` ask for 6 heads, more than k = 4."),
-        (9, Constraints(quotas={"cross": 6}), "Kind 'cross' must keep 6 heads, but has only 5."),
+        (9, Constraints(quotas={"cross": 6}), "Kind 'cross' must keep 6 heads by `quotas`, but has only 5."),
         (
             9,
             Constraints(quotas={"vision": 1}),
@@ -174,7 +174,7 @@ def test_uniform_keeps_the_same_number_everywhere() -> None:
         (
             3,
             Constraints(protected={"dec.0.cross": [0, 1]}, quotas={"cross": 1}),
-            "Kind 'cross' must keep exactly 1 heads, but 2 are already required there.",
+            "Kind 'cross' must keep exactly 1 heads by `quotas`, but 2 are already required there.",
         ),
     ],
 )
@@ -192,7 +192,12 @@ def test_what_cannot_be_honoured_says_why(k: int, constraints: Constraints, mess
         (torch.zeros(H), 2.0, TypeError, "`k` must be an integer between 1 and 12 (the model's heads); got 2.0."),
         (torch.zeros(H), True, TypeError, "`k` must be an integer between 1 and 12 (the model's heads); got True."),
         (torch.zeros(5), 2, ValueError, "`scores` must have shape (12,), one number per head; got (5,)."),
-        (torch.full((H,), float("nan")), 2, ValueError, "`scores` must be finite; got nan at index 0."),
+        (
+            torch.full((H,), float("nan")),
+            2,
+            ValueError,
+            "`scores` must be finite; got nan at index 0 (head 0 of site 'enc.0').",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(

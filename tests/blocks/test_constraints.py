@@ -164,9 +164,9 @@ def test_what_cannot_be_exact_is_refused_before_training(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"min_per_site": -1}, "`min_per_site` must be an integer from 0 up; got -1."),
-        ({"min_per_site": 1.5}, "`min_per_site` must be an integer from 0 up; got 1.5."),
-        ({"quotas": {"cross": -2}}, "The quota of 'cross' must be an integer from 0 up; got -2."),
+        ({"min_per_site": -1}, "`min_per_site` must be a whole number from 0 up; got -1."),
+        ({"min_per_site": 1.5}, "`min_per_site` must be a whole number from 0 up; got 1.5."),
+        ({"quotas": {"cross": -2}}, "`quotas` must be a table of whole numbers from 0 up; got {'cross': -2}."),
     ],
 )
 def test_malformed_constraints_are_refused(given: dict[str, Any], message: str) -> None:
@@ -177,7 +177,7 @@ def test_malformed_constraints_are_refused(given: dict[str, Any], message: str) 
 
 def test_an_emptied_site_cannot_keep_a_head() -> None:
     sites = (Site("a", "encoder", 0, 8), Site("b", "encoder", 4, 8))
-    with pytest.raises(ValueError, match="Site 'a' must keep 1 heads, but has only 0"):
+    with pytest.raises(ValueError, match="Site 'a' must keep 1 heads by `min_per_site`, but has only 0"):
         select(torch.zeros(4), 2, sites, Constraints(min_per_site=1))
 
 
@@ -206,7 +206,7 @@ def test_the_command_line_takes_them_all(
         (("-k", "4", "--quota", "a=1", "--quota", "a=2"), "`--quota` names the kind 'a' twice"),
         (("-k", "4", "--protect", "nowhere:1"), "The model has no site 'nowhere'"),
         (("-k", "4", "--protect", "here"), "`--protect` must be SITE:HEAD"),
-        (("-k", "4", "--min-per-site", "-1"), "`--min-per-site` must be an integer from 0 up; got -1."),
+        (("-k", "4", "--min-per-site", "-1"), "`--min-per-site` must be a whole number from 0 up; got -1."),
         (("-k", "4", "--unit", "layer"), "`--unit` must be one of 'group', 'query'; got 'layer'."),
         (("--method", "none", "--uniform"), "`constraints` has no effect here: all heads stay"),
         (("--method", "none", "--set", "weight=1"), "`weight` belongs to --method voita, not to none."),

@@ -75,11 +75,11 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
         (("prune", "tiny", "-k", "3", "--set", "weight=1", *TRAIN, "-o", "x"), "`weight` belongs to --method voita"),
         (
             ("prune", "tiny", "-k", "3", "--set", "cooldown=soon", *TRAIN, "-o", "x"),
-            "`--set cooldown` must be a whole number or a number; got 'soon'",
+            "`--set cooldown` must be a whole number from 0 up or a number from 0 to 1; got 'soon'",
         ),
         (
             ("prune", "tiny", "-k", "3", *TRAIN, "-o", "tiny"),
-            "not empty; give another folder, or give --overwrite",
+            "tiny is read here; give another folder.",
         ),
         (("prune", "nowhere", "-k", "3", *TRAIN, "-o", "x"), "nowhere cannot be loaded as a model"),
         (
@@ -91,12 +91,12 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
         (("eval", "nowhere", "--eval", "dev.jsonl"), "nowhere cannot be loaded as a model"),
         (("measure", "nowhere"), "nowhere cannot be loaded as a model"),
         (("measure", "tiny", "--length", "5000"), "does not run on 5000 tokens"),
-        (("measure", "tiny", "--batch", "0"), "`--batch` and `--length` must be 1 or more."),
+        (("measure", "tiny", "--batch", "0"), "Invalid value for '--batch'"),
         (("export", "tiny", "-o", "x"), "tiny was not written by kheads"),
         (("report", "tiny"), "tiny is not a results folder"),
         (("prune", "tiny", "--speed", "9"), "No such option: --speed"),
         (("sweep", "none.toml"), "none.toml does not exist; give the TOML file of a sweep."),
-        (("sweep", "vocab.txt"), "vocab.txt is not valid TOML"),
+        (("sweep", "vocab.txt"), "vocab.txt cannot be read as TOML"),
     ],
 )
 def test_bad_input_ends_in_one_sentence_and_code_2(

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shlex
+import string
 import sys
 import tomllib
 from collections.abc import Callable
@@ -93,7 +94,8 @@ def translated(job: dict[str, Any], place: Path, fresh: Callable[[str], Any]) ->
 
 
 def tiny_bert(place: Path, fresh: Callable[[str], Any]) -> str:
-    (place / "vocab.txt").write_text("\n".join(WORDS))
+    letters = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
+    (place / "vocab.txt").write_text("\n".join([*WORDS[:5], *letters]))
     fresh("bert").save_pretrained(place / "bert")
     transformers.BertTokenizer(str(place / "vocab.txt")).save_pretrained(place / "bert")
     return str(place / "bert")

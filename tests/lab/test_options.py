@@ -10,7 +10,7 @@ from command import TRAIN, call, place
 from kheads import METHODS, Constraints
 from kheads.cli.settings import make_job
 from kheads.lab.jobs.catalogue import GLUE_NAMES, TASKS, Glue, LabelledFiles
-from kheads.lab.jobs.job import DEFAULTS, Job, unread
+from kheads.lab.jobs.job import DEFAULTS, SCHEDULES, Job, unread
 from kheads.lab.options import Option, check, documented, options_of, parse
 from kheads.tasks.glue_data import GLUE
 
@@ -132,3 +132,49 @@ def test_a_record_runs_no_code_that_the_user_does_not_name(
     (place / "result.json").write_text(json.dumps({"settings": {"model": "tiny", "k": 3, "method": "evil:Mine"}}))
     assert call(monkeypatch, "prune", "--config", "result.json", *TRAIN, "-o", "x") == 2
     assert "whose code is not ours; add --method evil:Mine to run it." in capsys.readouterr().err
+
+
+NUMBERS = [
+    (record, option)
+    for record in RECORDS
+    for option in options_of(record).values()
+    if {int, float} & set(option.types) and option.name != "preset"
+]
+
+
+@pytest.mark.parametrize(("record", "option"), NUMBERS, ids=lambda value: getattr(value, "name", "-"))
+def test_a_number_outside_its_range_is_refused_by_the_record_itself(record: type, option: Option) -> None:
+    """So in Python, too; NaN, infinity, true and texts are numbers of no field."""
+    needed = {"model": "m"} if record is Job else {}
+    for value in (float("nan"), float("inf"), -float("inf"), True, "3", [1], 10**30, -7):
+        if value == -7 and option.name == "gate_start":  # the only number that may be negative
+            continue
+        with pytest.raises(ValueError, match=f"`{option.name}` must be "):
+            record(**needed, **{option.name: value})
+
+
+def test_every_number_says_its_range_in_the_reference() -> None:
+    for _, option in NUMBERS:
+        assert option.name == "gate_start" or "from " in option.kind or "above " in option.kind, option
+
+
+@pytest.mark.parametrize(("batch", "parts"), [(32, 3), (4, 8)])
+def test_a_batch_is_split_into_equal_parts_or_not_at_all(batch: int, parts: int) -> None:
+    with pytest.raises(ValueError, match=f"`accumulate` must divide the batch of {batch}"):
+        Job("m", batch_size=batch, accumulate=parts)
+    assert Job("m", batch_size=batch, accumulate=parts, task="translation").accumulate == parts
+
+
+def test_schedules_are_those_of_transformers() -> None:
+    from transformers import SchedulerType
+
+    assert {kind.value for kind in SchedulerType} >= set(SCHEDULES)
+
+
+def test_unknown_names_are_refused_wherever_a_record_is_made() -> None:
+    with pytest.raises(
+        ValueError, match=r"`max_per_site` does not belong to constraints; .* Did you mean 'min_per_site'"
+    ):
+        Job("m", constraints={"max_per_site": 1})
+    with pytest.raises(ValueError, match="STE has no option `gatelr`; it has gate_lr, gate_lr_schedule"):
+        METHODS["ste"].configured({"gatelr": 1})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kheads.blocks.site import KINDS
+from kheads.blocks.site import ATTENTIONS
 from kheads.lab.report.comparison import comparison_table, extra_seconds
 from kheads.lab.report.distribution import agreement_figure, distribution_figure
 from kheads.lab.report.drawing import Axis, Figure, Heat, Panel, Series, Table, count_axis, log_axis
@@ -269,8 +269,10 @@ def test_the_rows_of_the_distribution_sum_to_k(translation: Results) -> None:
     figure = distribution_figure(translation)
     assert figure and len(figure.panels) == 6
     for heat in figure.panels:
-        assert isinstance(heat, Heat) and heat.groups == [(kind, 6) for kind in KINDS]
-        assert list(heat.columns) == [str(layer) for _ in KINDS for layer in range(6)]  # from 0, as in `kheads heads`
+        assert isinstance(heat, Heat) and heat.groups == [(kind, 6) for kind in ATTENTIONS]
+        assert list(heat.columns) == [
+            str(layer) for _ in ATTENTIONS for layer in range(6)
+        ]  # from 0, as in `kheads heads`
         for label, row in zip(heat.rows, heat.values, strict=True):
             assert sum(value or 0 for value in row) == pytest.approx(int(label))
 

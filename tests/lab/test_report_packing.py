@@ -73,10 +73,10 @@ def test_a_damaged_run_is_named_and_nothing_is_written(sweep: Results, tmp_path:
 
 def test_a_file_that_is_there_is_replaced_only_if_asked(sweep: Results, tmp_path: Path) -> None:
     target = tmp_path / "kept.jsonl.gz"
-    target.write_text("mine")
+    target.write_bytes(before := lines({"mine": 1}))
     with pytest.raises(FileExistsError, match="exists already; give --overwrite"):
         packing.pack(sweep.folder, target)
-    assert target.read_text() == "mine"
+    assert target.read_bytes() == before
     packing.pack(sweep.folder, target, overwrite=True)
     assert packing.is_packed(target) and [path.name for path in tmp_path.iterdir()] == [target.name]
 
@@ -85,11 +85,11 @@ def test_what_cannot_be_read_back_does_not_take_the_place_of_a_file(
     sweep: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "kept.jsonl.gz"
-    target.write_text("mine")
+    target.write_bytes(before := lines({"mine": 1}))
     monkeypatch.setattr(packing, "_compressed", lambda files: gzip.compress(b"broken"))
     with pytest.raises(ValueError, match="cannot be read as packed results"):
         packing.pack(sweep.folder, target, overwrite=True)
-    assert target.read_text() == "mine" and [path.name for path in tmp_path.iterdir()] == [target.name]
+    assert target.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == [target.name]
 
 
 def lines(*objects: Any) -> bytes:
@@ -145,14 +145,14 @@ def test_a_file_that_unpacks_without_end_is_not_read(tmp_path: Path, monkeypatch
 def damaged(record: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """A record with one thing wrong each, and what is said of it."""
     return [
-        ({**record, "metrics": []}, "`metrics` may not be list"),
-        ({**record, "metrics": {"pruned": {"test": 3}}}, "`metrics.pruned.test` may not be int"),
-        ({**record, "before": {"heads": "72"}}, "`before.heads` may not be str"),
-        ({**record, "kept": {"a": ["0"]}}, "`kept.a` may not be str"),
-        ({**record, "history": {"gates": [1]}}, "`history.gates` may not be int"),
-        ({**record, "look": {"key": "x", "label": "X"}}, "`look.rank` is missing"),
-        ({**record, "report": {"seconds": {"train": None}}}, "`report.seconds.train` may not be NoneType"),
-        ({name: part for name, part in record.items() if name != "after"}, "`after` is missing"),
+        ({**record, "metrics": []}, "metrics must be a table"),
+        ({**record, "metrics": {"pruned": {"test": 3}}}, "metrics.pruned.test must be a table"),
+        ({**record, "before": {"heads": "72"}}, "before.heads must be a whole number"),
+        ({**record, "kept": {"a": ["0"]}}, "kept.a must be a whole number"),
+        ({**record, "history": {"gates": [1]}}, "history.gates must be a table"),
+        ({**record, "look": {"key": "x", "label": "X"}}, "look.rank is missing"),
+        ({**record, "report": {"seconds": {"train": None}}}, "report.seconds.train must be a whole number or a number"),
+        ({name: part for name, part in record.items() if name != "after"}, "after is missing"),
     ]
 
 
@@ -173,7 +173,7 @@ def test_an_efficiency_experiment_may_be_packed_too(sweep: Results, packed: Path
     assert read(tmp_path, efficiency=[packed]).efficiency == sweep.efficiency
     broken = tmp_path / "speed.json"
     broken.write_text('{"rows": [{}], "heads": 72, "batch": 1, "length": 1}')
-    with pytest.raises(ValueError, match="An efficiency experiment is damaged"):
+    with pytest.raises(ValueError, match=r"speed\.json is damaged"):
         read(tmp_path, efficiency=[broken])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects
 import pytest
 
-from kheads.blocks.site import KINDS
+from kheads.blocks.site import ATTENTIONS
 from kheads.lab.report import page, run_page, sweep_page
 from kheads.lab.report.drawing import Figure, Heat, Panel, figure_csv
 from kheads.lab.report.findings import findings
@@ -178,7 +178,7 @@ def test_every_colour_of_the_palette_can_be_seen_on_a_light_and_on_a_dark_page()
             assert (light + 0.05) / (dark + 0.05) >= 3, (colour, page_colour)
 
 
-@pytest.mark.parametrize("kinds", [("encoder",), KINDS], ids=["encoder", "encoder-decoder"])
+@pytest.mark.parametrize("kinds", [("encoder",), ATTENTIONS], ids=["encoder", "encoder-decoder"])
 def test_one_run_has_a_page_of_its_own(kinds: tuple[str, ...], tmp_path: Path) -> None:
     folder = write_run(tmp_path / "pruned", kinds)
     run, measured = read_run(folder)

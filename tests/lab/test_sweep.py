@@ -296,3 +296,16 @@ def test_a_run_that_kills_its_processes_fails_in_the_end(place: Path, monkeypatc
     status = sweep(place / "out", config({"methods": ["none", "dsp"], "k": [3], "seeds": [0]}), Deadly())
     assert status.reasons == {"dsp-k3-s0": "its process died"} and started.count("dsp-k3-s0") == 3
     assert status.states["none-s0"] == "done"
+
+
+def test_a_sweep_deletes_only_the_working_folders_that_it_made(tmp_path: Path) -> None:
+    store = Store(tmp_path / "out")
+    (store.work("ours") / "model").mkdir()
+    foreign = tmp_path / "out" / "work" / "foreign"
+    foreign.mkdir()
+    (foreign / "notes.txt").write_text("mine")
+    assert store.work("foreign") == foreign
+    for name in ("ours", "foreign", "absent"):
+        store.discard(name)
+    assert not (tmp_path / "out" / "work" / "ours").exists()
+    assert (foreign / "notes.txt").read_text() == "mine"

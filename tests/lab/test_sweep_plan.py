@@ -120,7 +120,7 @@ GRID = {"methods": ["dsp"], "k": [6], "seeds": [0]}
         ({"job": JOB, "grid": {"k": [1]}}, "needs `methods`"),
         ({"job": JOB, "grid": {**GRID, "methods": ["best"]}}, "The method must be one of dsp, .*got 'best'"),
         ({"job": JOB, "grid": {**GRID, "k": []}}, "`k` must be a list of values"),
-        ({"job": JOB, "grid": {**GRID, "k": [0]}}, "`k` must be whole numbers from 1 up; got 0"),
+        ({"job": JOB, "grid": {**GRID, "k": [0]}}, "must be a whole number from 1 up, or none; got 0"),
         ({"job": JOB, "grid": {"methods": ["dsp"], "seeds": [0]}}, "needs `k`"),
         ({"job": JOB, "grid": {**GRID, "colour": [1]}}, "'colour' is neither a field of a job nor of a method here"),
         ({"job": JOB, "grid": {**GRID, "weight": [1]}}, "'weight' is neither"),
@@ -132,8 +132,8 @@ GRID = {"methods": ["dsp"], "k": [6], "seeds": [0]}
         ({"job": {**JOB, "task": "chess"}, "grid": GRID}, "The task must be one of .*got 'chess'"),
         ({"job": JOB, "grid": GRID, "methods": {"dsp": {"weight": 1}}}, r"\[methods.dsp\] has no `weight`"),
         ({"job": JOB, "grid": GRID, "methods": {"best": {}}}, "The method must be one of"),
-        ({"job": JOB, "grid": GRID, "color": 1}, "a sweep has no `color`"),
-        ({"job": JOB, "grid": GRID, "methods": {"dsp": {"gate_lr": -1.0}}}, "`gate_lr` must be positive"),
+        ({"job": JOB, "grid": GRID, "color": 1}, "`color` does not belong to a sweep"),
+        ({"job": JOB, "grid": GRID, "methods": {"dsp": {"gate_lr": -1.0}}}, "must be a number above 0; got -1.0"),
     ],
 )
 def test_what_cannot_be_is_refused(config: dict[str, Any], message: str) -> None:
@@ -145,7 +145,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.toml does not exist"):
         read(tmp_path / "nothing.toml")
     (tmp_path / "broken.toml").write_text("[job\n")
-    with pytest.raises(ValueError, match=r"broken.toml is not valid TOML"):
+    with pytest.raises(ValueError, match=r"broken.toml cannot be read as TOML"):
         read(tmp_path / "broken.toml")
     (tmp_path / "short.toml").write_text("[job]\nmodel = 'x'\n")
     with pytest.raises(ValueError, match=r"short.toml: A sweep needs a \[grid\]"):

@@ -142,7 +142,7 @@ def test_generation_is_measured_for_decoders(name: str, fresh: Fresh) -> None:
 
 
 def test_what_cannot_be_measured_is_refused(fresh: Fresh) -> None:
-    with pytest.raises(ValueError, match="at least one batch and one repeat; got 0 batches"):
+    with pytest.raises(ValueError, match="`inputs` must hold at least one batch; got none"):
         kheads.measure(fresh("bert"), [])
     with pytest.raises(ValueError, match="Both models must be on one device; got cpu and meta"):
         kheads.measure(fresh("bert"), inputs("bert"), against=fresh("bert").to("meta"))

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 import kheads
 from conftest import subsets
 from families import FAMILIES, inputs, logits, tiny
-from kheads import Kept, discover, remove
-from kheads.storage.model_folder import CheckpointError
+from kheads import CheckpointError, Kept, discover, remove
 
 Fresh = Callable[[str], Any]
 
@@ -61,6 +60,7 @@ def test_the_class_and_the_record_come_back(family: str, saved: Path) -> None:
     assert type(model) is type(tiny(family))
     assert [path.name for path in (saved / family / "model").iterdir() if path.name.startswith(".")] == []
     record = json.loads((saved / family / "model" / "config.json").read_text())["kheads"]
+    assert record.pop("checksum").keys() == {"weights", "config", "generation"}
     assert record["format"] == 1 and kheads.surgery.removal.architecture(model) == record
 
 
@@ -140,6 +140,12 @@ def test_nothing_is_overwritten_or_half_written(fresh: Fresh, tmp_path: Path) ->
     with pytest.raises(FileExistsError, match="is not empty; give another folder, or pass overwrite=True"):
         kheads.save(fresh("bert"), target)
 
+    with pytest.raises(FileExistsError, match="was not made by kheads, which replaces only what it made"):
+        kheads.save(fresh("bert"), target, overwrite=True)
+    (target / "precious").unlink()
+    kheads.save(fresh("bert"), target)
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+
     class Broken:
         def save_pretrained(self, folder: Path) -> None:
             raise OSError("disk full")
@@ -147,9 +153,9 @@ def test_nothing_is_overwritten_or_half_written(fresh: Fresh, tmp_path: Path) ->
     with pytest.raises(OSError, match="disk full"):
         kheads.save(fresh("bert"), target, tokenizer=Broken(), overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert [path.name for path in target.iterdir()] == ["precious"]
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
     kheads.save(fresh("bert"), target, overwrite=True)
-    assert not (target / "precious").exists() and [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     (tmp_path / "file").write_text("x")
     with pytest.raises(FileExistsError, match="is a file"):
         kheads.save(fresh("bert"), tmp_path / "file")
@@ -200,7 +206,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "tampered record": (
         lambda f: edit(f, lambda c: c["kheads"]["tensors"].update({QUERY: [8, 32]})),
-        r"query.weight has shape \[16, 32\], but its record of heads says \[8, 32\]",
+        r"query.weight is \[8, 32\], where its heads give \[16, 32\]",
     ),
     "record without a shape": (
         lambda f: edit(f, lambda c: c["kheads"]["tensors"].pop(QUERY)),
@@ -212,7 +218,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "unknown site": (
         lambda f: edit(f, lambda c: c["kheads"]["tensors"].update({"bert.nothing.weight": [1]})),
-        "nothing.weight is missing",
+        "bert.nothing.weight is not what heads leave behind",
     ),
     "tampered weights": (
         lambda f: save_file(

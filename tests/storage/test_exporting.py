@@ -54,9 +54,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sites = discover(model)
         kept = Kept.from_mask(subsets(sites)[3].mask(sites) * subsets(sites)[2].mask(sites), sites)
         remove(model, kept)
-        kheads.save(model, folder / "model")
-        (folder / "hub").mkdir()
-        (folder / "auto_class").write_text(_write_hub_folder(model, folder / "model", folder / "hub"))
+        (folder / "hub").mkdir(parents=True)
+        (folder / "auto_class").write_text(_write_hub_folder(model, folder / "hub"))
         save_file(given, folder / "inputs.safetensors")
         with torch.no_grad():
             expected = {"logits": logits(model, given).contiguous()}

@@ -14,9 +14,8 @@ from huggingface_hub.utils._paths import filter_repo_objects
 
 import kheads
 from families import inputs, logits, tiny
-from kheads import Kept, discover, remove
+from kheads import CheckpointError, Kept, discover, remove
 from kheads.storage import sources
-from kheads.storage.model_folder import CheckpointError
 from kheads.storage.sizes import SIZES
 
 Fresh = Callable[[str], Any]
@@ -185,3 +184,52 @@ def test_what_takes_long_is_imported_when_it_is_used() -> None:
     command = [sys.executable, "-c", IMPORTS, folder, json.dumps(LIGHT), json.dumps(HEAVY)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_weights_of_layers_that_the_config_does_not_have_are_refused(fresh: Any, tmp_path: Path) -> None:
+    """transformers leaves them out, and another model than the one that was trained would be evaluated."""
+    fresh("bert").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    with pytest.raises(sources.SourceError, match=r"a layer that its config\.json does not have: bert\.encoder"):
+        sources.trained_classifier(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**9}))
+    with pytest.raises(sources.SourceError, match=r"claims 1000000000 layers \(`num_hidden_layers`\)"):
+        sources.trained_classifier(tmp_path)
+
+
+def test_labels_with_gaps_are_refused(fresh: Any, tmp_path: Path) -> None:
+    fresh("bert").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "id2label": {"0": "a", "2": "b", "3": "c"}}))
+    with pytest.raises(sources.SourceError, match="must give a word to each number from 0 to 2"):
+        sources.labels(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation", "_experts_implementation"])
+def test_an_attention_of_somebody_else_is_refused(key: str, fresh: Any, tmp_path: Path) -> None:
+    """transformers would fetch it from the hub and run it."""
+    fresh("bert").save_pretrained(tmp_path / "model")
+    _edit(tmp_path / "model", {key: "somebody/attention"})
+    for loader in (sources.trained_classifier, sources.model, sources.skeleton):
+        with pytest.raises(sources.SourceError, match=r"somebody/attention.*not transformers' own"):
+            loader(tmp_path / "model")
+
+
+def test_the_code_of_a_folder_never_runs_and_nobody_is_asked(
+    fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh("bert").save_pretrained(tmp_path / "model")
+    names = {f"Auto{what}": "mine.Mine" for what in ("Config", "Model", "ModelForSequenceClassification")}
+    _edit(tmp_path / "model", {"model_type": "mine", "auto_map": names})
+    (tmp_path / "model" / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("the user was asked"))
+    for loader in (sources.trained_classifier, sources.model, sources.tokenizer, sources.skeleton):
+        with pytest.raises(sources.SourceError):
+            loader(tmp_path / "model")
+    assert not (tmp_path / "ran").exists()
+
+
+def _edit(folder: Path, changes: dict[str, Any]) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

@@ -166,7 +166,7 @@ def _cut(path: Path) -> None:
     ("words", "message"),
     [
         (("--max-length", "9"), "`--max-length` does not belong to the task image; leave it out."),
-        (("--column", "label=a"), "`--column` does not belong to the task image; it reads train, eval."),
+        (("--column", "label=a"), "`--column` does not belong to the task image; it has train, eval."),
     ],
 )
 def test_options_of_other_tasks_are_refused(

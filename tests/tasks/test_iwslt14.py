@@ -35,7 +35,7 @@ def test_the_split(tmp_path: Path) -> None:
     counts = iwslt14.prepare(raw(tmp_path / "raw"), tmp_path / "out", quiet=True)
     assert counts == {"train": 47, "valid": 2, "test": 10}
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert files == ["test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
+    assert files == ["kheads.json", "test.de", "test.en", "train.de", "train.en", "valid.de", "valid.en"]
     train = (tmp_path / "out" / "train.de").read_text(encoding="utf-8").splitlines()
     assert train[:3] == ["das wort , nummer 0 .", "wort title", "wort & amp ; text"]
     valid = (tmp_path / "out" / "valid.en").read_text(encoding="utf-8").splitlines()

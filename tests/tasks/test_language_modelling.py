@@ -114,7 +114,6 @@ def test_a_file_is_one_stream_cut_into_blocks(tmp_path: Path, monkeypatch: pytes
         task = tasks.text_blocks(path, {"held": path}, tokenizer(begins=True), 8)
         assert [token for block in task.evals["held"]["input_ids"] for token in block] == whole[:136]
     assert task.notes[0] == "train: 17 blocks of 8 tokens; the last 5 tokens were left out."
-    assert task.largest_token == max(whole)
     assert tasks.text_blocks(None, {"held": path}, tokenizer(), 8).evals["held"][0]["input_ids"] == whole[1:9]
 
 
@@ -154,7 +153,7 @@ def test_the_end_of_a_text_is_a_label_though_it_also_pads() -> None:
         (("--train", "train.txt", "--eval", "held.txt.gz", "--max-length", "1"), "`--max-length` must be 2 or more"),
         (
             ("--train", "train.txt", "--eval", "held.txt.gz", "--max-train", "0"),
-            "`--max-train` must be an integer",
+            "`--max-train` must be a whole number from 1 up",
         ),
     ],
 )
@@ -187,7 +186,7 @@ def test_what_is_no_language_model_is_refused(
     for source, message in (
         ("bert", "bert has no weights for"),
         ("pruned", "pruned is a BertForSequenceClassification, which is not a model for CausalLM."),
-        ("small", "The tokenizer gives the token 60, and the model knows 20 tokens"),
+        ("small", "The tokenizer of small has tokens up to 60, and the model knows 20"),
         ("headless", "headless has no weights for lm_head.weight"),
     ):
         tokenizer().save_pretrained(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kheads.anatomy.feed_forwards import MIXTURES
 from kheads.anatomy.layout import Layout
 from kheads.anatomy.table import LAYOUTS, REFUSED, TYPES
 
@@ -10,7 +11,7 @@ def supported() -> str:
     """Every model type, by kind of model."""
     lines = ["| kind | types | model types |", "|---|---|---|"]
     for kind, types in TYPES.items():
-        names = ", ".join(f"{name}{_marks(classes)}" for name, classes in types.items())
+        names = ", ".join(f"{name}{_marks(name, classes)}" for name, classes in types.items())
         lines.append(f"| {kind} | {len(types)} | {names} |")
     total = sum(len(types) for types in TYPES.values())
     return "\n".join([*lines, f"| all | {total} | |"])
@@ -21,12 +22,13 @@ def refused() -> str:
     return "\n".join(["| class | why not |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in REFUSED.items())])
 
 
-def _marks(classes: tuple[str, ...]) -> str:
+def _marks(kind: str, classes: tuple[str, ...]) -> str:
     layouts = [layout for name in classes for layout in LAYOUTS[name]]
     marks = {
         "¹": any(_shares(layout) for layout in layouts),
         "²": any(layout.selected for layout in layouts),
         "³": any(name.endswith(".OpenAttention") for name in classes),
+        "⁴": kind in MIXTURES,
     }
     return "".join(mark for mark, there in marks.items() if there)
 

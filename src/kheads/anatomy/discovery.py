@@ -1,19 +1,22 @@
-"""Finds every attention site of a model, or refuses by name what it does not understand."""
+"""Finds every site of a model, or refuses by name what it does not understand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from torch import nn
 
+from kheads.anatomy.feed_forwards import FEEDS, MIXTURES, REFUSED_FEEDS
 from kheads.anatomy.layout import Layout, segments, total_rows
+from kheads.anatomy.patterns import Table
 from kheads.anatomy.table import LAYOUTS, NOT_SITES, REFUSED
 from kheads.blocks.site import Site, unwrap
 
 UNITS = ("group", "query")
+PARTS = ("heads", "ffn", "all")
 PROJECTIONS = ("Linear", "Conv1D", "NonDynamicallyQuantizableLinear", "FalconLinear")
 
 _CROSS_NAMES = frozenset(
@@ -43,8 +46,8 @@ class LocatedSite:
 
     Attributes:
         site: the public record.
-        module: the attention module.
-        layout: where its heads are.
+        module: the attention, or what holds the projections of a feed-forward.
+        layout: where its heads or neurons are.
         head_dim: width of one query head.
         heads: its query heads, a ghost included.
         kv: its key-value heads.
@@ -72,26 +75,38 @@ class LocatedSite:
         return is_ghost(self.module)
 
 
-def discover(model: nn.Module, unit: str = "group") -> tuple[Site, ...]:
-    """Returns the model's attention sites, in the order of its modules.
+def discover(model: nn.Module, unit: str = "group", parts: str = "heads") -> tuple[Site, ...]:
+    """Returns the model's sites, in the order of a forward pass.
 
     Args:
         model: a Transformer of a supported family, bare, with a task head, or composite. Wrappers of
             DistributedDataParallel and torch.compile are looked through.
         unit: what counts as a head where query heads share keys and values: "group" (they go together, and the cache
             shrinks) or "query". Without sharing both mean the same.
+        parts: "heads" (attentions), "ffn" (feed-forward layers, whose blocks are single neurons) or "all".
 
     Raises:
-        UnsupportedModelError: some attention of the model is not understood. kheads never works on a part of the heads.
+        UnsupportedModelError: some part of the model is not understood. kheads never works on a part of the heads, nor
+            on a part of the neurons.
     """
-    return tuple(found.site for found in locate(model, unit))
+    return tuple(found.site for found in locate(model, unit, parts))
 
 
-def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
+def locate(model: nn.Module, unit: str = "group", parts: str = "heads") -> tuple[LocatedSite, ...]:
     """Like `discover`, with modules and layouts."""
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(map(repr, UNITS))}; got {unit!r}.")
-    model = unwrap(model)
+    if parts not in PARTS:
+        raise ValueError(f"`parts` must be one of {', '.join(map(repr, PARTS))}; got {parts!r}.")
+    heads = _heads(unwrap(model), unit)
+    if parts == "heads":
+        return heads
+    feeds = locate_feeds(model)
+    _refuse_feeds(unwrap(model), heads, feeds)
+    return feeds if parts == "ffn" else in_forward_order(model, [*heads, *feeds])
+
+
+def _heads(model: nn.Module, unit: str) -> tuple[LocatedSite, ...]:
     modules = dict(model.named_modules())
     _refuse_wrappers(model, modules.values())
     matched = {name: (module, layout) for name, module in modules.items() if (layout := _layout(module))}
@@ -106,6 +121,46 @@ def locate(model: nn.Module, unit: str = "group") -> tuple[LocatedSite, ...]:
     )
 
 
+def locate_feeds(model: nn.Module) -> tuple[LocatedSite, ...]:
+    """The feed-forward layers that kheads knows, mixtures of experts left out, in the order of a forward pass."""
+    mixtures = set(MIXTURES.values())
+    modules = dict(unwrap(model).named_modules())
+    whole = {name for name, module in modules.items() if table_key(module) in mixtures}
+    located = [
+        _located(name, module, layout, "group", False)
+        for name, module in modules.items()
+        if (layout := _layout(module, FEEDS)) and whole.isdisjoint(_outside(name))
+    ]
+    return in_forward_order(model, located)
+
+
+def in_forward_order(model: nn.Module, located: Sequence[LocatedSite]) -> tuple[LocatedSite, ...]:
+    """Sorts sites by where their modules end: a layer that is itself a site runs what it holds first.
+
+    Some classes make their feed-forward before an attention that runs before it. Only a conformer's first one is first.
+    """
+    ends = {name: place for place, name in enumerate(_endings(unwrap(model), ""))}
+    attended = {_around(found): ends[found.site.name] for found in located if found.site.kind != "ffn"}
+
+    def place(found: LocatedSite) -> tuple[int, int]:
+        name = found.site.name
+        first = found.site.kind != "ffn" or name.endswith(".ffn1")
+        return (ends[name], 0) if first else (max(ends[name], attended.get(_around(found), 0)), 1)
+
+    return tuple(sorted(located, key=place))
+
+
+def _around(found: LocatedSite) -> str:
+    return found.site.name.rpartition(".")[0]
+
+
+def _endings(module: nn.Module, name: str) -> Iterator[str]:
+    """The names of the modules inside, then that of the module itself."""
+    for part, inner in module.named_children():
+        yield from _endings(inner, f"{name}.{part}" if name else part)
+    yield name
+
+
 def is_ghost(module: nn.Module) -> bool:
     """Whether an emptied site keeps one head whose output is zero."""
     return bool(getattr(module, "kheads_state", {}).get("ghost", False))
@@ -116,16 +171,16 @@ def is_gated(model: nn.Module) -> bool:
     return any(getattr(hook, "is_gate", False) for part in model.modules() for hook in part._forward_pre_hooks.values())
 
 
-def _layout(module: nn.Module) -> Layout | None:
-    if (own := module.__dict__.get("kheads_layout")) is not None:  # written by `kheads.adopt`
+def _layout(module: nn.Module, table: Table = LAYOUTS) -> Layout | None:
+    if table is LAYOUTS and (own := module.__dict__.get("kheads_layout")) is not None:  # written by `kheads.adopt`
         return Layout(**own)
-    for layout in LAYOUTS.get(_key(module), ()):
+    for layout in table.get(table_key(module), ()):
         if layout.when is None or layout.when(module):
             return layout
     return None
 
 
-def _key(module: nn.Module) -> str:
+def table_key(module: nn.Module) -> str:
     """A class of transformers goes by its name; any other by its full name, so that a namesake is not mistaken."""
     cls = type(module)
     return cls.__name__ if cls.__module__.startswith("transformers.") else f"{cls.__module__}.{cls.__name__}"
@@ -138,14 +193,14 @@ def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time
     heads = _inputs(output) // head_dim
     kv = _kv_heads(name, module, layout, heads)
     group = heads // kv if kv else 1
-    shared = group > 1
+    unit = "neuron" if layout.kind == "ffn" else unit if group > 1 else "head"
     together = group if unit == "group" else 1
     site = Site(
         name=name,
         kind=_kind(name, module, layout),
         count=0 if is_ghost(module) else heads // together,
         width=head_dim * together,
-        unit=unit if shared else "head",
+        unit=unit,
         output=f"{name}.{layout.o}" if name else layout.o,
     )
     return LocatedSite(site, module, layout, head_dim, heads, kv, together, keeps_time)
@@ -156,7 +211,7 @@ def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:
     present = {path: text for path, text in layout.rows.items() if child(module, path) is not None}
     found = {part for text in present.values() for _, names in segments(text) for part in names}
     found |= set(layout.selected.values())
-    if not {"q", "k", "v"} <= found:
+    if len(present) < len(layout.rows) if layout.kind == "ffn" else not {"q", "k", "v"} <= found:
         raise UnsupportedModelError(
             f"{name} ({type(module).__name__}) lacks one of the projections {', '.join(layout.rows)}; "
             f"this version of the class is not supported. {_advice()}"
@@ -175,10 +230,14 @@ def _kv_heads(name: str, module: nn.Module, layout: Layout, heads: int) -> int:
         _refuse_projection(f"{name}.{path}", projection)
         if _outputs(projection) != total_rows(text, size, heads, kv) or (kv and heads % kv):
             raise UnsupportedModelError(
-                f"{name}.{path} has {_outputs(projection)} rows, which do not fit {heads} heads of {size('q')}; "
+                f"{name}.{path} has {_outputs(projection)} rows, which do not fit {_fit(layout, heads, size('q'))}; "
                 f"{type(module).__name__} is laid out in a way kheads does not know. {_advice()}"
             )
     return kv
+
+
+def _fit(layout: Layout, heads: int, width: int) -> str:
+    return f"{heads} neurons" if layout.kind == "ffn" else f"{heads} heads of {width}"
 
 
 def total_rows_of_queries(text: str, size: Any, heads: int) -> int:
@@ -190,6 +249,8 @@ def total_rows_of_queries(text: str, size: Any, heads: int) -> int:
 
 
 def _kind(name: str, module: nn.Module, layout: Layout) -> str:
+    if layout.kind == "ffn":
+        return "ffn"
     if name.rpartition(".")[2] in _CROSS_NAMES or getattr(module, "is_cross_attention", False):
         return "cross"
     if layout.kind is not None:
@@ -270,6 +331,33 @@ def _refuse_unknown(modules: Mapping[str, nn.Module], matched: set[str]) -> None
             f"{name or 'The model'} is a {type(module).__module__}.{type(module).__name__}, an attention that kheads "
             f"does not know. {_advice()}"
         )
+
+
+def _refuse_feeds(model: nn.Module, heads: Sequence[LocatedSite], feeds: Sequence[LocatedSite]) -> None:
+    """Refuses a model of whose feed-forward layers some are not understood: those of every attention must be known."""
+    for name, module in model.named_modules():
+        key = table_key(module)
+        if key in REFUSED_FEEDS and _layout(module, FEEDS) is None:
+            raise UnsupportedModelError(
+                f"{name} is a {key}, whose neurons kheads cannot remove: {REFUSED_FEEDS[key]}. {_only_heads()}"
+            )
+    known = {around for feed in feeds for around in (feed.site.name, *_outside(feed.site.name))}
+    for found in heads:
+        if (layer := _layer(found.site.name)) not in known:
+            raise UnsupportedModelError(
+                f"{layer or 'The model'} has an attention and no feed-forward that kheads knows. {_only_heads()}"
+            )
+
+
+def _layer(name: str) -> str:
+    """The layer that an attention is part of: up to the first number in its name, or what is around it."""
+    parts = name.split(".")
+    number = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts) - 2)
+    return ".".join(parts[: number + 1])
+
+
+def _only_heads() -> str:
+    return 'Use `parts="heads"`, or describe the class in `kheads.anatomy.FEEDS` (docs/your-own-model.md).'
 
 
 def _looks_like_attention(module: nn.Module) -> bool:

@@ -1,8 +1,9 @@
-"""How an attention class lays out its heads: the record `Layout`, and the one function that finds a head's rows.
+"""How a class lays out its heads or neurons: the record `Layout`, and the one function that finds a head's rows.
 
 A projection's output axis is a sequence of segments. A segment repeats a block of fixed size over the query heads, over
 the key-value heads or over the groups that share a key-value head. Separate projections, fused ones, fused per head,
-fused per group, latent attention and gated queries are all this.
+fused per group, latent attention and gated queries are all this. So is a feed-forward layer, whose neurons are heads of
+width 1.
 """
 
 from __future__ import annotations
@@ -43,29 +44,29 @@ class OwnTable:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the heads of one attention class are. Paths are relative to the site.
+    """Where the heads of one attention class, or the neurons of a feed-forward, are. Paths are relative to the site.
 
     Attributes:
         o: the output projection, whose input is the heads side by side.
         rows: projection (Linear, Conv1D or bare parameter) -> its segments. `q`, `k`, `v` name a block for each query
             or key-value head; `q k v` puts three segments one after another; `[q k v]` is one block per query head;
-            `{q k v}` one block per key-value group. Any other name in brackets is one more block of `width`.
-            Absent paths are skipped.
-        width: attribute with a head's width.
+            `{q k v}` one block per key-value group. Any other name in brackets is one more block of `width`. `n` is a
+            neuron, `n n` both halves of a fused gate. Absent paths are skipped.
+        width: a head's width, or the attribute that has it.
         sizes: attributes of widths that differ, by name: q, k, v, o.
         per_head: tensor or ModuleList -> the axis on which its heads lie; `kv:` before the path means key-value heads.
         counts: attribute -> "heads", "kv", "group" or "heads*width"; `config.` means on the site's own copy.
         bias: a bias that is made elsewhere.
         selected: norm over all heads at once -> `q` or `k`. Its projection stays whole and the heads that stay are
             taken from its output, because a norm of fewer heads would be another norm.
-        kind: "encoder", "decoder" or "cross" where neither the site's name nor its attributes tell.
+        kind: "encoder", "decoder" or "cross" where neither the site's name nor its attributes tell; "ffn" for neurons.
         empty: whether the class runs with no head at all.
         when: which instances of the class this layout describes.
     """
 
     o: str
     rows: Mapping[str, str]
-    width: str = "head_dim"
+    width: str | int = "head_dim"
     sizes: Mapping[str, str] = field(default_factory=lambda: _NONE)
     per_head: Mapping[str, int] = field(default_factory=lambda: _NONE)
     counts: Mapping[str, str] = field(default_factory=lambda: _NONE)
@@ -77,7 +78,8 @@ class Layout:
 
     def size(self, site: nn.Module, name: str) -> int:
         """Width of one head's block called `name` (q, k, v, o or anything else in brackets)."""
-        return int(attrgetter(self.sizes.get(name, self.width))(site))
+        width = self.sizes.get(name, self.width)
+        return width if isinstance(width, int) else int(attrgetter(width)(site))
 
 
 @dataclass(frozen=True)

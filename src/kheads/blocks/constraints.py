@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from kheads.blocks.fields import Whole, check_fields
+
 
 @dataclass(frozen=True)
 class Constraints:
@@ -18,13 +20,10 @@ class Constraints:
         quotas: Keep exactly this many heads of a kind: {kind: count}.
     """
 
-    min_per_site: int = 0
+    min_per_site: Whole = 0
     uniform: bool = False
-    protected: Mapping[str, Sequence[int]] = field(default_factory=lambda: MappingProxyType({}))
-    quotas: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    protected: Mapping[str, Sequence[Whole]] = field(default_factory=lambda: MappingProxyType({}))
+    quotas: Mapping[str, Whole] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        for name, count in {"min_per_site": self.min_per_site, **self.quotas}.items():
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                what = "`min_per_site`" if name == "min_per_site" else f"The quota of {name!r}"
-                raise ValueError(f"{what} must be an integer from 0 up; got {count!r}.")
+        check_fields(self)

@@ -66,6 +66,7 @@ class _Demand(NamedTuple):
     least: int
     exact: bool
     label: str
+    why: str = ""  # the constraint that asks for it
 
 
 def _constrained(scores: Tensor, k: int, sites: tuple[Site, ...], constraints: Constraints) -> Tensor:
@@ -75,10 +76,13 @@ def _constrained(scores: Tensor, k: int, sites: tuple[Site, ...], constraints: C
         have = int(taken[demand.places].sum())
         if have > demand.least and demand.exact:
             raise ValueError(
-                f"{demand.label} must keep exactly {demand.least} {what}, but {have} are already required there."
+                f"{demand.label} must keep exactly {demand.least} {what}{demand.why}, but {have} are already required "
+                "there."
             )
         if demand.least > len(demand.places):
-            raise ValueError(f"{demand.label} must keep {demand.least} {what}, but has only {len(demand.places)}.")
+            raise ValueError(
+                f"{demand.label} must keep {demand.least} {what}{demand.why}, but has only {len(demand.places)}."
+            )
         _fill(taken, demand, scores)
     return taken
 
@@ -89,11 +93,11 @@ def _demands(k: int, sites: tuple[Site, ...], constraints: Constraints) -> Itera
     quotas = _checked_quotas(k, sites, constraints)
     places = {site.name: torch.arange(place.start, place.stop) for site, place in spans(sites)}
     for site in sites if least else ():
-        yield _Demand(places[site.name], least, constraints.uniform, f"Site {site.name!r}")
+        why = " by `uniform`" if constraints.uniform else " by `min_per_site`"
+        yield _Demand(places[site.name], least, constraints.uniform, f"Site {site.name!r}", why)
     for kind, quota in quotas.items():
-        yield _Demand(
-            torch.cat([places[site.name] for site in sites if site.kind == kind]), quota, True, f"Kind {kind!r}"
-        )
+        heads = torch.cat([places[site.name] for site in sites if site.kind == kind])
+        yield _Demand(heads, quota, True, f"Kind {kind!r}", " by `quotas`")
     rest = [places[site.name] for site in sites if site.kind not in quotas]
     label = "The rest of the model" if quotas else "The model"
     yield _Demand(torch.cat(rest) if rest else torch.arange(0), k - sum(quotas.values()), True, label)
@@ -142,7 +146,9 @@ def _checked_scores(scores: Tensor | Sequence[float], sites: tuple[Site, ...]) -
         )
     if not scores.isfinite().all():
         index = int((~scores.isfinite()).nonzero()[0])
-        raise ValueError(f"`scores` must be finite; got {scores[index].item()} at index {index}.")
+        site, place = next((site, place) for site, place in spans(sites) if index < place.stop)
+        where = f"{noun([site]).removesuffix('s')} {index - place.start} of site {site.name!r}"
+        raise ValueError(f"`scores` must be finite; got {scores[index].item()} at index {index} ({where}).")
     return scores
 
 

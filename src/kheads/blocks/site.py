@@ -12,21 +12,22 @@ from typing import Any
 
 from torch import Tensor, nn
 
-KINDS = ("encoder", "decoder", "cross")
+ATTENTIONS = ("encoder", "decoder", "cross")
+KINDS = (*ATTENTIONS, "ffn")
 HEADS = ("head", "group", "query")  # units whose blocks are attention heads
 
 
 @dataclass(frozen=True)
 class Site:
-    """An output projection whose input is cut into equal blocks; in an attention, one for each head.
+    """An output projection whose input is cut into equal blocks: heads of an attention, neurons of a feed-forward.
 
     Attributes:
         name: path of the module in the model.
-        kind: "encoder" (bidirectional self-attention), "decoder" (causal self-attention) or "cross".
+        kind: "encoder" (bidirectional self-attention), "decoder" (causal self-attention), "cross", or "ffn".
         count: how many blocks are there to keep or remove; 0 for an emptied site.
         width: how many inputs of the output projection belong to one block.
         unit: what a block is: "head" (every query head has its own key and value), "group" (a key-value head with all
-            its query heads) or "query" (single query heads that share key-value heads).
+            its query heads), "query" (single query heads that share key-value heads) or "neuron".
         output: path of the output projection in the model.
     """
 
@@ -79,4 +80,5 @@ def spans(sites: Iterable[Site]) -> list[tuple[Site, slice]]:
 
 def noun(sites: Iterable[Site]) -> str:
     """What people call these blocks."""
-    return "heads" if all(site.unit in HEADS for site in sites) else "blocks"
+    units = {site.unit for site in sites}
+    return "heads" if units <= set(HEADS) else "neurons" if units == {"neuron"} else "blocks"

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kheads.blocks.fields import Positive, check_value
 from kheads.cli.app import JsonOption
 from kheads.cli.report import EfficiencyOption, ResultsArgument
+from kheads.storage import strict_json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -38,14 +40,14 @@ def choose(
 
     Example: `kheads choose results --at-least 0.80`
     """
-    import json
-
     from kheads.lab import terminal
     from kheads.lab.report import choosing
     from kheads.lab.report.results import is_run, read
 
     limits = {"--at-least": at_least, "--max-ms": max_ms, "--max-params": max_params}
     given = {option: value for option, value in limits.items() if value is not None}
+    check_value(float | None, at_least, "--at-least")
+    check_value(Positive | None, max_ms, "--max-ms")
     if is_run(folder) and len(given) <= 1:
         _one_run(folder, given, evaluation, as_json)
         return
@@ -59,7 +61,7 @@ def choose(
     else:
         choice = choosing.within(results, choosing.parse_count(max_params or ""), "parameters", method)
     if as_json:
-        print(json.dumps(choice.to_dict()))
+        print(strict_json.dumps(choice.to_dict()))
         return
     terminal.console().print(_shown(choice, results.metric))
 
@@ -67,7 +69,6 @@ def choose(
 def _one_run(folder: Path, given: dict[str, Any], evaluation: str | None, as_json: bool) -> None:
     """One run is no choice; what it says of its K is told all the same."""
     import dataclasses
-    import json
 
     from kheads.lab import terminal
     from kheads.lab.report.alone import alone, how_to_choose
@@ -81,7 +82,7 @@ def _one_run(folder: Path, given: dict[str, Any], evaluation: str | None, as_jso
     why = f"{found.told()}{verdict} {how_to_choose(run, folder, f'{option} {value}')}"
     if as_json:
         plain = {**dataclasses.asdict(found), "enough": enough}
-        print(json.dumps({"chosen": None, "why": why, "options": [], "run": plain}))
+        print(strict_json.dumps({"chosen": None, "why": why, "options": [], "run": plain}))
         return
     terminal.console().print(f"[bold]K = {found.k}[/bold]\n{why.replace('[', chr(92) + '[')}")
 

@@ -19,7 +19,7 @@ def _several() -> None:
 def iwslt14(
     raw: Annotated[Path, typer.Argument(help="The raw archive de-en.tgz, or a folder that holds it or its files.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    overwrite: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an output folder that kheads made.")] = False,
 ) -> None:
     """Make the paper's split of IWSLT14 German to English: Moses tokens, lower case, cleaned.
 

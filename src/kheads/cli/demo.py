@@ -16,7 +16,7 @@ STORIES = ("inference", "translation")
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the pruned model.")] = Path("kheads-demo"),
     task: Annotated[str, typer.Option(help=f"The story: {' or '.join(STORIES)}.")] = STORIES[0],
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
 ) -> None:
     """Tell the whole story in minutes, with models and tasks of our own; nothing is downloaded.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from kheads.lab.jobs.catalogue import LabelledFiles
 from kheads.lab.jobs.job import DEFAULTS, Job
 from kheads.lab.options import options_of
 from kheads.methods.registry import UNPRUNED
+from kheads.storage import strict_json
 
 TEXT = """Evaluate a model with a task head, pruned or not.
 
@@ -53,7 +54,7 @@ def _run(given: Mapping[str, Any]) -> None:
     )
     metrics = _metrics(job, given["batch_size"], given["as_json"])
     if given["as_json"]:
-        print(json.dumps(metrics))
+        print(strict_json.dumps(metrics))
         return
     from kheads.lab import terminal
 
@@ -67,8 +68,12 @@ evaluate = command(_parameters(), _run, "eval", TEXT)
 def _metrics(job: Job, batch_size: int | None, quiet: bool) -> dict[str, Any]:
     from kheads.lab.jobs.running import evaluate as evaluate_job
     from kheads.lab.jobs.running import prepare_evaluation
+    from kheads.training.pruning import not_numbers
 
-    return evaluate_job(prepare_evaluation(job), batch_size or _usual(job), quiet=quiet)
+    found = evaluate_job(prepare_evaluation(job), batch_size or _usual(job), quiet=quiet)
+    for sentence in not_numbers(found):
+        print(f"kheads: {sentence}", file=sys.stderr)
+    return found
 
 
 def _usual(job: Job) -> int | None:

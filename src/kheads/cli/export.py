@@ -12,7 +12,7 @@ def export(
     folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
     to: Annotated[str, typer.Option(help="What for: hub (transformers with trust_remote_code).")] = "hub",
-    overwrite: Annotated[bool, typer.Option(help="Replace what is in the output folder.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an output folder that kheads made.")] = False,
 ) -> None:
     """Turn a pruned model into a folder that loads without kheads.
 
@@ -22,5 +22,8 @@ def export(
     from kheads.storage.export import hub
 
     with terminal.waiting("exporting, and loading it in a new process"):
-        out = hub.export(folder, output, to, overwrite)
+        remarks: list[str] = []
+        out = hub.export(folder, output, to, overwrite, say=remarks.append)
+    for remark in remarks:
+        terminal.console(stderr=True).print(remark, soft_wrap=True, markup=False)
     terminal.console().print(f"{out} loads without kheads; its outputs were compared in a new process.")

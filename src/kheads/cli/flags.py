@@ -75,10 +75,8 @@ def _parameter(name: str, kind: Any, details: Any, default: Any = None) -> inspe
 
 
 def _kind(option: Option) -> Any:
-    for kind in (bool, int, float):
-        if option.hint in (kind, kind | None):
-            return kind
-    return str
+    kinds = [kind for kind in (bool, int, float) if set(option.types) <= {kind, type(None)}]
+    return kinds[0] if kinds else str
 
 
 def _first_clause(text: str) -> str:
@@ -87,5 +85,5 @@ def _first_clause(text: str) -> str:
 
 
 def _default(option: Option) -> str:
-    shown = isinstance(option.default, (int, float, str)) and option.hint is not bool and option.default != -1
+    shown = isinstance(option.default, (int, float, str)) and bool not in option.types and option.default != -1
     return f" [{option.default}]" if shown else ""

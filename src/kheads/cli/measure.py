@@ -14,11 +14,11 @@ REPEATS = 20
 def measure(
     model: ModelArgument,
     against: Annotated[str | None, typer.Option(help="The model to compare with, usually the unpruned one.")] = None,
-    batch: Annotated[list[int] | None, typer.Option(help="Batch size; several times. Default: 1 and 8.")] = None,
-    length: Annotated[list[int] | None, typer.Option(help="Tokens; several times. Default: 32 and 128.")] = None,
-    new_tokens: Annotated[int, typer.Option(help="Generate so many tokens, if the model generates; 0: none.")] = 32,
-    repeats: Annotated[int, typer.Option(help="Rounds of timing.")] = REPEATS,
-    threads: Annotated[int | None, typer.Option(help="Threads of the CPU.")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch size; several times. Default: 1 and 8.")] = None,
+    length: Annotated[list[int] | None, typer.Option(min=1, help="Tokens; several times. Default: 32 and 128.")] = None,
+    new_tokens: Annotated[int, typer.Option(min=0, help="Tokens to generate, if the model generates; 0: none.")] = 32,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds of timing.")] = REPEATS,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the CPU.")] = None,
     device: Annotated[str | None, typer.Option(help="Where to run; the accelerator, or else the CPU.")] = None,
     as_json: JsonOption = False,
 ) -> None:

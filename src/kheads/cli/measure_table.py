@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from transformers import PreTrainedModel
 from kheads.lab import terminal
 from kheads.measuring import measurement
 from kheads.measuring.measurement import Cost, Measurement
-from kheads.storage import sources
+from kheads.storage import sources, strict_json
 from kheads.storage.probe import probe_inputs
 
 BATCHES, LENGTHS = (1, 8), (32, 128)
@@ -34,7 +33,7 @@ class Request:
 
 def show(model: str, against: str | None, asked: Request, as_json: bool) -> None:
     """Measures and prints."""
-    place = torch.device(asked.device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
+    place = _device(asked.device)
     built = _moved(sources.model(model), place)
     other = None if against is None else _moved(sources.model(against, like=built), place)
     inputs = _grid(built, asked.batches or list(BATCHES), asked.lengths)
@@ -44,9 +43,22 @@ def show(model: str, against: str | None, asked: Request, as_json: bool) -> None
             built, inputs, other, repeats=asked.repeats, threads=asked.threads, new_tokens=tokens
         )
     if as_json:
-        print(json.dumps(found.to_dict()))
+        print(strict_json.dumps(found.to_dict()))
         return
     terminal.console().print(_shown(found, model, against))
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"`--device` must name a device of this machine, such as cpu or cuda; got {name!r}."
+        ) from error
+    return device
 
 
 def _moved(model: Any, device: torch.device) -> Any:
@@ -55,8 +67,6 @@ def _moved(model: Any, device: torch.device) -> Any:
 
 def _grid(model: PreTrainedModel, batches: list[int], lengths: list[int] | None) -> list[dict[str, Tensor]]:
     """Inputs of every size; by default those that the model has positions for."""
-    if min([*batches, *(lengths or []), 1]) < 1:
-        raise ValueError("`--batch` and `--length` must be 1 or more.")
     if model.main_input_name != "input_ids":
         lengths = [1]  # images have one size
     lengths = lengths or [length for length in LENGTHS if length <= _positions(model)] or [int(_positions(model))]

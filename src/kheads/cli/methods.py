@@ -46,8 +46,8 @@ def tasks(name: NameArgument = None, as_json: JsonOption = False) -> None:
 
 
 def _show_options(title: str, options: Mapping[str, Option], as_json: bool) -> None:
-    rows = [(option.name, _default(option), option.help) for option in options.values()]
-    _show(title, ("option", "default", "meaning"), rows, as_json)
+    rows = [(option.name, option.kind, _default(option), option.help) for option in options.values()]
+    _show(title, ("option", "value", "default", "meaning"), rows, as_json)
 
 
 def _default(option: Option) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, TRAINING
 from kheads.lab.jobs.catalogue import LabelledFiles
 from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
+from kheads.storage import strict_json
 
 if TYPE_CHECKING:
     from kheads.lab.jobs.running import Outcome
@@ -54,7 +54,7 @@ def _own() -> list[inspect.Parameter]:
 
     sets = option("--set", metavar="NAME=VALUE", help="Set any other field; may be repeated.")
     config = option("--config", help="Start from a TOML file or a result.json.")
-    overwrite = option("--overwrite", help="Replace what is in the output folder.")
+    overwrite = option("--overwrite", help="Replace an output folder that kheads made, and checkpoints.")
     return [
         extra("sets", list[str] | None, sets),
         extra("config", Path | None, config),
@@ -76,7 +76,9 @@ def _run(given: Mapping[str, Any]) -> None:
 
     from kheads.lab.jobs.running import run
 
-    outcome = run(job, output, resume=given["resume"], overwrite=given["overwrite"], quiet=given["as_json"])
+    reads = [given["config"]] if given["config"] else []
+    asked = {"resume": given["resume"], "overwrite": given["overwrite"], "quiet": given["as_json"]}
+    outcome = run(job, output, **asked, reads=reads)
     if PartialState().is_main_process:
         _tell(outcome, output, given["as_json"])
 
@@ -102,7 +104,9 @@ def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
 
     record = outcome.record
     if as_json:
-        print(json.dumps({key: record[key] for key in ("method", "metrics", "kept", "before", "after", "report")}))
+        print(
+            strict_json.dumps({key: record[key] for key in ("method", "metrics", "kept", "before", "after", "report")})
+        )
         return
     table = terminal.rows_table("before and after", ("", "before", "after"), _rows(outcome))
     use = f"kheads translate {output}" if record["settings"]["task"] == "translation" else f"kheads eval {output} ..."

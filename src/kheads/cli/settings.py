@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from kheads.cli.flags import pairs
 from kheads.lab.jobs.catalogue import TASKS, data_of, task_of
 from kheads.lab.jobs.job import DEFAULTS, Job, unread
 from kheads.lab.options import Option, check, options_of, parse, suggestion
+from kheads.lab.reading import read_json, read_toml
 from kheads.methods.registry import BUILT_IN, METHODS, UNPRUNED, find
 
 JOB = options_of(Job)
@@ -30,7 +29,7 @@ def make_job(fields: Mapping[str, Any], sets: Sequence[str] = (), config: Path |
     """
     values = _merged(read_config(config, fields) if config else {}, fields)
     if "model" not in values:
-        raise ValueError("Name the model: kheads prune MODEL, or `model` in the config.")
+        raise ValueError("Name the model: kheads prune MODEL, or model = ... in the config.")
     records = _records(values)
     for text in sets:
         owner, option, value = _setting(text, records, values)
@@ -38,7 +37,7 @@ def make_job(fields: Mapping[str, Any], sets: Sequence[str] = (), config: Path |
             values[owner] = {**values.get(owner, {}), option.name: value}
         else:
             values[option.name] = value
-    job = Job(**values)
+    job = Job(**{name: check(JOB[name], value, name) for name, value in values.items()})
     check_usable(job, values)
     return job
 
@@ -59,29 +58,28 @@ def read_config(path: Path, fields: Mapping[str, Any] | None = None) -> dict[str
     """The fields of a job from a TOML file, or from the record of a run, which can so be run again."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give a TOML file, or the result.json of a run.")
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}).") from error
+    found = read_json(path) if path.suffix == ".json" else read_toml(path)
     table = found.get("settings" if path.suffix == ".json" else "job", found) if isinstance(found, dict) else None
     if not isinstance(table, dict):
-        raise ValueError(f"{path} does not hold the settings of a run.")
+        raise ValueError(f"{path} does not hold the settings of a run; give a TOML file, or the result.json of a run.")
     if path.suffix == ".json":
         _refuse_foreign_code(path, table, fields or {})
     for name in table:
         if name not in JOB:
             raise ValueError(f"{path} has no field `{name}` of a job.{suggestion(name, JOB)}")
-    return {name: check(JOB[name], value, name) for name, value in table.items()}
+    try:
+        return {name: check(JOB[name], value, name) for name, value in table.items()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _refuse_foreign_code(path: Path, table: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     """A record may come from anywhere; code that it names runs only if the user names it, too."""
-    method = table.get("method", UNPRUNED)
-    if method not in BUILT_IN and method != UNPRUNED and fields.get("method") != method:
-        raise ValueError(
-            f"{path} names the method {method!r}, whose code is not ours; add --method {method} to run it."
-        )
+    named = table.get("method", UNPRUNED)
+    if not isinstance(named, str):
+        return  # no name of code, and refused as such
+    if named not in BUILT_IN and named != UNPRUNED and fields.get("method") != named:
+        raise ValueError(f"{path} names the method {named!r}, whose code is not ours; add --method {named} to run it.")
 
 
 def _merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +104,8 @@ def _setting(text: str, records: Mapping[str, dict[str, Option]], values: Mappin
     if not equals:
         raise ValueError(f"`--set` must be NAME=VALUE; got {text!r}.")
     prefix, _, key = name.strip().replace("-", "_").rpartition(".")
+    if not key:
+        raise ValueError(f"`--set` must be NAME=VALUE; got {text!r}.")
     if prefix and prefix not in INNER:
         raise ValueError(f"`--set {name}` must be a name, or one after {', '.join(f'{word}.' for word in INNER)}.")
     owners = [owner for owner, known in records.items() if key in known and (not prefix or owner == INNER[prefix])]
@@ -115,8 +115,9 @@ def _setting(text: str, records: Mapping[str, dict[str, Option]], values: Mappin
         ways = [f"{word}.{key}" for word, owner in INNER.items() if owner in owners]
         raise ValueError(f"`--set {key}` could mean several fields; write {' or '.join(ways)}.")
     option = records[owners[0]][key]
-    if "Mapping" in str(option.hint) and not value.lstrip().startswith("{"):
-        return owners[0], option, {**values.get(owners[0], {}).get(key, {}), **pairs([value], "eval")}
+    if option.kind.startswith("a table") and not value.lstrip().startswith("{"):
+        table = {**values.get(owners[0], {}).get(key, {}), **pairs([value], "eval")}
+        return owners[0], option, check(option, table, f"--set {key}")
     return owners[0], option, parse(option, value, f"--set {key}")
 
 
@@ -151,9 +152,9 @@ def _protected(given: Sequence[str]) -> dict[str, list[int]]:
     heads: dict[str, list[int]] = {}
     for text in given:
         site, _, head = text.rpartition(":")
-        if not site or not head.isdecimal():
+        if not site or not _is_number(head):
             raise ValueError(
-                f"`--protect` must be SITE:HEAD, such as encoder.layer.0.attention:3; got {text!r}. "
+                f"`--protect` must be SITE:HEAD, such as encoder.layer.0.attention:3; got {text[:80]!r}. "
                 "`kheads heads MODEL` lists the sites."
             )
         heads.setdefault(site, []).append(int(head))
@@ -164,9 +165,13 @@ def _quotas(given: Sequence[str]) -> dict[str, int]:
     quotas: dict[str, int] = {}
     for text in given:
         kind, _, count = text.partition("=")
-        if not kind or not count.isdecimal():
+        if not kind or not _is_number(count):
             raise ValueError(f"`--quota` must be KIND=N, such as cross=8; got {text!r}.")
         if kind in quotas:
             raise ValueError(f"`--quota` names the kind {kind!r} twice; give one number.")
         quotas[kind] = int(count)
     return quotas
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10

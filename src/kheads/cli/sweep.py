@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kheads.blocks.fields import NotNegative, Positive, check_value
 from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.app import JsonOption
 
@@ -16,7 +17,7 @@ def sweep(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Results folder; by default named like the config, beside it.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Run in so many processes of this machine.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Run in so many processes of this machine.")] = None,
     ray: Annotated[
         str | None,
         typer.Option(help="Run on Ray: local starts one here, auto or an address joins a cluster.", metavar="ADDRESS"),
@@ -35,6 +36,8 @@ def sweep(
 
     Example: `kheads sweep experiments/made_nli.toml`
     """
+    check_value(Positive, cpus, "--cpus")
+    check_value(NotNegative | None, gpus, "--gpus")
     keep_freed_memory()
     from kheads.cli.sweep_table import engine, run_sweep, show_plan
     from kheads.lab import sweep as sweeps

@@ -25,16 +25,17 @@ def translate(
     import torch
 
     from kheads.storage import sources
+    from kheads.tasks.tokens import token_ids
     from kheads.tasks.translating import longest_source
     from kheads.tasks.translating import translate as translate_texts
 
     model: Any = sources.encoder_decoder(folder)
     if torch.accelerator.is_available():
         model.to(torch.accelerator.current_accelerator())
-    words = sources.tokenizer(folder)
+    words = sources.fitting_tokenizer(folder, model)
     texts = _texts(file)
     limit = longest_source(model, words)
-    cut = sum(len(ids) > limit for ids in words(texts).input_ids) if limit and texts else 0
+    cut = sum(len(ids) > limit for ids in token_ids(words, texts)) if limit else 0
     translations = translate_texts(model.eval(), words, texts, beams, batch_tokens, progress=True)
     if cut:
         print(f"kheads: {cut} of {len(texts)} lines had more than {limit} tokens and were cut.", file=sys.stderr)
@@ -42,14 +43,14 @@ def translate(
 
 
 def _texts(file: Path | None) -> list[str]:
-    from kheads.tasks.files import DataError, check_file, read_lines
+    from kheads.tasks.files import DataError, check_file, limited_lines, read_lines
     from kheads.tasks.parallel import one_line
 
     if file is not None:
         check_file(file)
         return [one_line(line) for _, line in read_lines(file)]
     texts = []
-    for number, raw in enumerate(sys.stdin.buffer, 1):
+    for number, raw in limited_lines(sys.stdin.buffer, "standard input"):
         try:
             texts.append(one_line(raw.decode("utf-8")))
         except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
 
 FLAGS = {
+    "model": "MODEL",
     "k": "-k",
     "train": "--train",
     "eval": "--eval",
@@ -18,13 +19,16 @@ FLAGS = {
     "protected": "--protect",
     "quotas": "--quota",
     "overwrite": "--overwrite",
+    "to": "--to",
 }
 TABLES = ("method_options", "data", "constraints")  # of which --set names the fields
 PHRASES = {
-    "pass overwrite=True to replace it": "give --overwrite to replace it",
+    "pass overwrite=True": "give --overwrite",
+    "pass resume=True": "give --resume",
     "`kheads.discover(model)`": "`kheads heads MODEL`",
     "a folder that `kheads.save` wrote": "a folder that `kheads prune` wrote",
     "a kheads.Constraints": "constraints",
+    "pass `verify=False` to load it as it is": "load it as it is in Python: kheads.load(folder, verify=False)",
     "pass a batch as `inputs` to `kheads.export`": "export it in Python: kheads.export(folder, out, inputs=batch)",
 }
 

@@ -10,13 +10,13 @@ import difflib
 import inspect
 import re
 import tomllib
-import types
-import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar
 
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+from kheads.blocks.fields import check_value, described, hints_of, members, plain
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Option:
 
     Attributes:
         name: the field.
-        hint: its type.
+        hint: its type, with its range.
         default: its default; None also where it has to be given.
         help: what its docstring says.
     """
@@ -37,18 +37,23 @@ class Option:
 
     @property
     def kind(self) -> str:
-        """Its type in words."""
-        return " or ".join(dict.fromkeys(_word(part) for part in _alternatives(self.hint)))
+        """Its type and range in words."""
+        return described(self.hint)
 
     @property
     def optional(self) -> bool:
         """Whether it may be none."""
-        return type(None) in _members(self.hint)
+        return type(None) in members(self.hint)
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types that it may have."""
+        return tuple(plain(member) for member in members(self.hint))
 
 
 def options_of(record: type) -> dict[str, Option]:
     """The options that a record declares, by name; for a method with presets, `preset` is one of them."""
-    hints, docs = typing.get_type_hints(record), documented(record)
+    hints, docs = hints_of(record), documented(record)
     found = {
         item.name: Option(item.name, hints[item.name], _default(item), docs.get(item.name, ""))
         for item in dataclasses.fields(record)
@@ -87,8 +92,8 @@ def parse(option: Option, text: str, where: str) -> Any:
     """
     if option.optional and text.lower() in ("none", ""):
         return None
-    if str in _members(option.hint):
-        return text
+    if str in option.types:
+        return check(option, text, where)
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -97,17 +102,25 @@ def parse(option: Option, text: str, where: str) -> Any:
 
 
 def check(option: Option, value: Any, where: str) -> Any:
-    """The value, if it is of the option's type; a whole number passes for a number where only that is allowed."""
-    members = _members(option.hint)
-    if value is None and type(None) in members:
-        return None
-    if isinstance(value, bool) and bool not in members:
-        raise ValueError(_wrong(option, value, where))
-    if any(_fits(value, member) for member in members):
-        return value
-    if isinstance(value, int) and float in members:
-        return float(value)
-    raise ValueError(_wrong(option, value, where))
+    """The value, if it is what the option allows; a whole number passes for a number where only that is allowed."""
+    check_value(option.hint, value, where)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and float in option.types and int not in option.types else value
+
+
+def check_names(given: Iterable[str], known: Mapping[str, Option], where: str) -> None:
+    """Refuses a name that is no option, and says what may have been meant."""
+    for name in given:
+        if name not in known:
+            there = f"it has {', '.join(known)}" if known else "it has no options"
+            raise ValueError(f"`{name}` does not belong to {where}; {there}.{suggestion(name, known)}")
+
+
+def build(record: type[Record], given: Mapping[str, Any], where: str) -> Record:
+    """Makes a record from a table, whose names and values are checked."""
+    known = options_of(record)
+    check_names(given, known, where)
+    return record(**{name: check(known[name], value, name) for name, value in given.items()})
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -116,36 +129,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _wrong(option: Option, value: Any, where: str) -> str:
-    none = ", or none" if option.optional else ""
-    return f"`{where}` must be {option.kind}{none}; got {value!r}."
-
-
 def _default(item: dataclasses.Field[Any]) -> Any:
     if item.default is not dataclasses.MISSING:
         return item.default
     return item.default_factory() if item.default_factory is not dataclasses.MISSING else None
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-
-
-def _alternatives(hint: Any) -> list[Any]:
-    return [member for member in _members(hint) if member is not type(None)]
-
-
-def _word(hint: Any) -> str:
-    origin = get_origin(hint) or hint
-    if origin in WORDS:
-        return WORDS[origin]
-    return "a table" if _is(origin, Mapping) else "a list" if _is(origin, Sequence) else str(hint)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin = get_origin(hint) or hint
-    return isinstance(origin, type) and isinstance(value, origin)
-
-
-def _is(origin: Any, kind: type) -> bool:
-    return isinstance(origin, type) and issubclass(origin, kind)

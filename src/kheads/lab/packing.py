@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kheads.lab.reading import read_json
+
 FORMAT, VERSION = "kheads results", 1
 SUFFIX = ".jsonl.gz"
 MAGIC = b"\x1f\x8b"
@@ -22,6 +24,7 @@ MAGIC = b"\x1f\x8b"
 PATTERNS = ("sweep.json", "efficiency*.json", "runs/*.json")
 # Unpacked, about twenty thousand runs. A small file can claim to be endless; reading stops here.
 MOST_BYTES = 256 * 2**20
+AGAIN = "delete it and run it again"
 
 # The JSON files of a results folder by their path in it.
 Files = dict[str, dict[str, Any]]
@@ -58,6 +61,8 @@ def pack(folder: Path, target: Path | None = None, overwrite: bool = False) -> P
     _check_folder(folder)
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; give --overwrite, or another file with -o.")
+    if target.exists() and not is_packed(target):
+        raise FileExistsError(f"{target} was not packed by kheads and is not replaced; give another file with -o.")
     files = gather(folder)
     runs = [content for path, content in files.items() if path.startswith("runs/")]
     size = _write(files, target)
@@ -104,12 +109,9 @@ def is_packed(path: Path) -> bool:
 
 def load_json(path: Path) -> dict[str, Any]:
     """One JSON object from a file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read as JSON ({error}); delete it and run it again.") from None
+    found = read_json(path, AGAIN)
     if not isinstance(found, dict):
-        raise ValueError(f"{path} must hold one JSON object; got {type(found).__name__}.")
+        raise ValueError(f"{path} must hold one JSON object and holds something else; {AGAIN}.")
     return found
 
 

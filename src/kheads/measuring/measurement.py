@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from kheads.blocks.fields import Count, Whole, check_value
 from kheads.blocks.kept import Kept
 from kheads.measuring.live_memory import LiveMemory, tensor_bytes
 from kheads.measuring.timing import REPEATS, WARMUP, Ratio, interleaved, speedup
@@ -133,8 +134,11 @@ def measure(
         new_tokens: generate so many tokens too, if the model generates.
     """
     grid = [inputs] if isinstance(inputs, Mapping) else list(inputs)
-    if not grid or repeats < 1:
-        raise ValueError(f"Give at least one batch and one repeat; got {len(grid)} batches and {repeats} repeats.")
+    if not grid:
+        raise ValueError("`inputs` must hold at least one batch; got none.")
+    check_value(Count, repeats, "repeats")
+    check_value(Count | None, threads, "threads")
+    check_value(Whole, new_tokens, "new_tokens")
     device = _device(model, against)
     models = {"model": model, "no_attention": without_heads(model)}
     if against is not None:

@@ -12,19 +12,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from kheads.blocks.constraints import Constraints
+from kheads.blocks.fields import OneOf, Steps, check_fields
 from kheads.blocks.kept import Kept
 from kheads.blocks.selection import pools, select
 from kheads.blocks.site import Site, total
 from kheads.methods.look import Look
-from kheads.methods.phases import Cut, Estimate, LearnGates, Phase, Search, Steps, Train
+from kheads.methods.phases import Cut, Estimate, LearnGates, Phase, Search, Train
 
 Options = Mapping[str, Any]
+Schedule = Annotated[str, OneOf(("linear", "constant"))]
 NONE: Mapping[str, Options] = MappingProxyType({})
 
 
@@ -101,6 +103,9 @@ class Method(ABC):
     for_task: ClassVar[Mapping[str, Options]] = NONE
     pipelines: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @classmethod
     def configured(cls, options: Options = NONE, task: str | None = None, frozen: bool = False) -> Self:
         """The method with the options given; what is not given is what suits the run.
@@ -113,8 +118,16 @@ class Method(ABC):
         values = {**cls.for_task.get(task or "", {}), **options}
         preset = values.pop("preset", None) or cls.usual_preset(frozen)
         if preset is not None:
-            check_choice("preset", preset, cls.presets or ("(none: this method has no presets)",))
+            if not isinstance(preset, str) or preset not in cls.presets:
+                there = (
+                    f"one of {', '.join(map(repr, cls.presets))}" if cls.presets else "left out: there are none here"
+                )
+                raise ValueError(f"`preset` must be {there}; got {preset!r}.")
             values = {**cls.presets[preset], **values}
+        known = [item.name for item in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ValueError(f"{cls.__name__} has no option `{name}`; it has {', '.join(known) or 'none'}.")
         return cls(**values)
 
     @classmethod
@@ -242,29 +255,6 @@ class Estimated(Method):
     def passes(self, blocks: int, k: int) -> int:
         """How often it computes the gradient of every example, to keep `k` of so many blocks."""
         return 0
-
-
-def check_choice(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Raises if `value` is not one of the allowed words."""
-    if value not in tuple(allowed):
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raises if `value` is not a positive number."""
-    if not value > 0:
-        raise ValueError(f"`{name}` must be positive; got {value}.")
-
-
-def check_steps(name: str, value: Steps) -> None:
-    """Raises if `value` is neither a fraction from 0.0 to 1.0 nor a number of steps from 0 up."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or value < 0
-        or (isinstance(value, float) and value > 1)
-    ):
-        raise ValueError(f"`{name}` must be a fraction from 0.0 to 1.0 or a number of steps; got {value!r}.")
 
 
 def split_by_site(values: Tensor, sites: Sequence[Site]) -> tuple[Tensor, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from kheads.methods.base import Goal, Learned, Moment, Options, as_steps, check_choice, check_positive, check_steps
+from kheads.blocks.fields import NotNegative, OneOf, Positive, Steps
+from kheads.methods.base import Goal, Learned, Moment, Options, Schedule, as_steps
 from kheads.methods.look import Look
-from kheads.methods.phases import Steps
 from kheads.subset import anneal, gumbel, soft_top_k
 
 # The paper: tau cools down in 25,000 of about 36,800 steps (Table 2; 3 epochs of MNLI at batch 32).
@@ -87,27 +87,20 @@ class DSP(Learned):
     presets: ClassVar[Mapping[str, Options]] = PRESETS
     for_task: ClassVar[Mapping[str, Options]] = {"translation": {"preset": "translation"}}
 
-    relaxation: str = "successive"
-    tau_start: float = 1000.0
-    tau_end: float = 1e-8
+    relaxation: Annotated[str, OneOf(("successive", "threshold"))] = "successive"
+    tau_start: Positive = 1000.0
+    tau_end: Positive = 1e-8
     cooldown: Steps = PAPER_COOLDOWN
     annealed: bool = True
-    gate_lr: float = 0.5
-    gate_lr_schedule: str = "linear"
-    noise: float = 1.0
+    gate_lr: Positive = 0.5
+    gate_lr_schedule: Schedule = "linear"
+    noise: NotNegative = 1.0
     noise_cooldown: Steps = 0
     warmup: Steps = 0
     budget_cooldown: Steps = 0
 
     def __post_init__(self) -> None:
-        check_choice("relaxation", self.relaxation, ("successive", "threshold"))
-        check_choice("gate_lr_schedule", self.gate_lr_schedule, ("linear", "constant"))
-        for name in ("tau_start", "tau_end", "gate_lr"):
-            check_positive(name, getattr(self, name))
-        for name in ("cooldown", "noise_cooldown", "warmup", "budget_cooldown"):
-            check_steps(name, getattr(self, name))
-        if self.noise < 0:
-            raise ValueError(f"`noise` must not be negative; got {self.noise}.")
+        super().__post_init__()
         if self.budget_cooldown and self.relaxation != "threshold":
             raise ValueError('`budget_cooldown` makes k fractional, which needs relaxation="threshold".')
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from kheads.blocks.constraints import Constraints
+from kheads.blocks.fields import Count
 from kheads.methods.base import Estimated, Evidence, Goal, LossFunction, Options, split_by_site
+from kheads.methods.finite import check_gradient, check_told_apart
 from kheads.methods.look import Look
 from kheads.surgery.gates import gated
 
@@ -34,12 +36,8 @@ class Michel(Estimated):
     look: ClassVar[Look] = Look("Michel", slot=4, marker="triangle-down", dash="dashdot")
     for_task: ClassVar[Mapping[str, Options]] = {"translation": {"per_round": 4}}
 
-    per_round: int = 12
+    per_round: Count = 12
     normalised: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.per_round, bool) or not isinstance(self.per_round, int) or self.per_round < 1:
-            raise ValueError(f"`per_round` must be an integer from 1 up; got {self.per_round!r}.")
 
     def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
         """Each round removes the lowest of an order in which only the heads still there take part.
@@ -98,14 +96,16 @@ def gradient_scores(
     training = model.training
     model.eval()
     try:
-        for batch in batches:
+        for number, batch in enumerate(batches, 1):
             gradient = _example_gradients(model, goal, mask, batch, loss)
+            check_gradient(gradient, model, number)
             total += gradient.abs().sum(0).double().cpu()
             examples += len(gradient)
     finally:
         model.train(training)
     if examples == 0:
         raise ValueError("There are no examples to estimate the importance of heads from; give a non-empty data set.")
+    check_told_apart(total[mask.bool()])
     return total / examples
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# A number of steps: an int is that many, a float that fraction of the training.
-Steps = int | float
+from kheads.blocks.fields import Steps
 
 
 @dataclass(frozen=True)

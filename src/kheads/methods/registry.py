@@ -85,6 +85,8 @@ def _loaded(path: str) -> type[Method]:
     from kheads.methods.base import Method
 
     module, _, name = path.partition(":")
+    if not module or not name:
+        raise ValueError(f"The method must be named as module:Class; got {path!r}.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

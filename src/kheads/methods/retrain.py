@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from kheads.methods.base import Estimated, Evidence, Goal, check_steps
+from kheads.blocks.fields import Steps
+from kheads.methods.base import Estimated, Evidence, Goal
 from kheads.methods.look import Look
 from kheads.methods.michel import gradient_scores, per_site_norm
-from kheads.methods.phases import Cut, Estimate, Phase, Steps, Train
+from kheads.methods.phases import Cut, Estimate, Phase, Train
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,6 @@ class Retrain(Estimated):
 
     before_cut: Steps = 1 / 3
     normalised: bool = True
-
-    def __post_init__(self) -> None:
-        check_steps("before_cut", self.before_cut)
 
     def phases(self, frozen: bool) -> tuple[Phase, ...]:
         """A part of the training, one cut, and the rest of it."""

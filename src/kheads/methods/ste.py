@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from kheads.methods.base import Goal, Learned, Moment, Options, check_choice, check_positive
+from kheads.blocks.fields import Positive
+from kheads.methods.base import Goal, Learned, Moment, Options, Schedule
 from kheads.methods.look import Look
 from kheads.subset import straight_through
 
@@ -29,12 +30,8 @@ class STE(Learned):
     look: ClassVar[Look] = Look("STE", slot=2, marker="square")
     for_task: ClassVar[Mapping[str, Options]] = {"translation": {"gate_lr": 0.2, "gate_lr_schedule": "constant"}}
 
-    gate_lr: float = 0.5
-    gate_lr_schedule: str = "linear"
-
-    def __post_init__(self) -> None:
-        check_positive("gate_lr", self.gate_lr)
-        check_choice("gate_lr_schedule", self.gate_lr_schedule, ("linear", "constant"))
+    gate_lr: Positive = 0.5
+    gate_lr_schedule: Schedule = "linear"
 
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Exactly K ones, with the gradient of w."""

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from kheads.methods.base import Goal, Learned, Moment, Options, check_choice, check_positive, check_steps
+from kheads.blocks.fields import NotNegative, Positive, Steps, Whole
+from kheads.methods.base import Goal, Learned, Moment, Options, Schedule
 from kheads.methods.look import Look
-from kheads.methods.phases import Search, Steps
+from kheads.methods.phases import Search
 from kheads.subset import hard_concrete, hard_concrete_penalty, logistic
 
 
@@ -42,23 +43,16 @@ class Voita(Learned):
     # a token: a lambda of that code is divided by the target tokens of its batches, about 3,500 of 4,096 allowed.
     for_task: ClassVar[Mapping[str, Options]] = {"translation": {"weight": 0.01}}
 
-    weight: float = 0.0015
-    gate_lr: float = 0.1
-    gate_lr_schedule: str = "linear"
+    weight: NotNegative = 0.0015
+    gate_lr: Positive = 0.1
+    gate_lr_schedule: Schedule = "linear"
     gate_start: float | None = None
-    beta: float = 0.33
-    search: int = 0
+    beta: Positive = 0.33
+    search: Whole = 0
     search_steps: Steps = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("gate_lr", "beta"):
-            check_positive(name, getattr(self, name))
-        check_choice("gate_lr_schedule", self.gate_lr_schedule, ("linear", "constant"))
-        check_steps("search_steps", self.search_steps)
-        if self.search < 0:
-            raise ValueError(f"`search` must not be negative; got {self.search}.")
-        if self.weight < 0:
-            raise ValueError(f"`weight` must not be negative; got {self.weight}.")
+        super().__post_init__()
         if self.search and not self.weight:
             raise ValueError("`search` looks around `weight`, which must be positive then; got 0.")
 

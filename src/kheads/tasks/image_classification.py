@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from transformers import EvalPrediction
 
 METRIC = "accuracy"
+# A model sees a few hundred pixels a side, but an image is read whole before it is made smaller, and that takes about
+# 17 bytes a pixel. A small file can claim any size.
+MOST_PIXELS = 50_000_000
 
 # Turns an image into the model's inputs, each with a batch axis of one.
 Processor = Callable[..., Mapping[str, Tensor]]
@@ -183,10 +187,26 @@ def _check_image(path: Path) -> None:
         image.load()
 
 
+def _check_pixels(path: Path, size: tuple[int, int]) -> None:
+    """Refuses an image by what its header says, before anything is decoded."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise DataError(
+            f"{path} has {width:,} x {height:,} pixels; at most {MOST_PIXELS:,} are read, so make it smaller or remove "
+            "it."
+        )
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is stricter
+            opened = Image.open(path)
+        with opened as image:
+            _check_pixels(path, image.size)
             yield image
+    except DataError:
+        raise
     except Exception as error:  # damaged files end in errors of many kinds
         raise DataError(f"{path} cannot be read as an image ({gist(error)}); replace it or remove it.") from error

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from kheads.storage.new_folder import new_folder
+from kheads.storage.new_folder import check_free, new_folder
 from kheads.tasks.bleu import moses_tools
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs
@@ -42,9 +42,10 @@ def prepare(raw: str | Path, output: str | Path, overwrite: bool = False, quiet:
     Args:
         raw: the archive de-en.tgz, or a folder that holds it or its files.
         output: the folder to make, with train.de, train.en, valid.de and so on.
-        overwrite: replace what is in the output folder.
+        overwrite: replace an output folder that kheads made.
         quiet: no progress bars.
     """
+    check_free(output, overwrite, inputs=[raw])
     read = _reader(Path(raw))
     train = [_tokenized(_training_lines(read(TRAIN.format(language=lang))), lang, quiet) for lang in LANGUAGES]
     clean, _ = Cleaning()(_pairs(TRAIN, train))
@@ -53,7 +54,7 @@ def prepare(raw: str | Path, output: str | Path, overwrite: bool = False, quiet:
     valid = [place for place in range(len(clean)) if (place + 1) % EVERY == 0]
     rest = sorted(set(range(len(clean))) - set(valid))
     splits = {"train": clean.select(rest), "valid": clean.select(valid), "test": test}
-    with new_folder(output, overwrite) as folder:
+    with new_folder(output, overwrite, inputs=[raw]) as folder:
         for name, pairs in splits.items():
             for language, side in zip(LANGUAGES, (pairs.sources, pairs.targets), strict=True):
                 text = "".join(f"{line.lower()}\n" for line in side)
@@ -85,7 +86,7 @@ def _member(archive: Path, name: str) -> bytes | None:
                     file = tar.extractfile(member)
                     return file.read() if file else None
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} is not a whole tar archive ({error}); download it again.") from error
+        raise DataError(f"{archive} is not a whole tar archive; download it again.") from error
     return None
 
 

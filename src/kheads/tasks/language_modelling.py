@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from kheads.tasks.files import DataError, check_file, holds_rows, read_lines
 from kheads.tasks.sampling import check_limits, draw
+from kheads.tasks.tokens import token_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -35,7 +36,6 @@ class LanguageTask:
         train: one column, `input_ids`, of blocks of equal length; None to evaluate only.
         evals: evaluation sets by name, of the same kind.
         length: tokens in a block.
-        largest_token: the largest token id, to compare with the model's vocabulary.
         left_out: the tokens at the end of each file that were too few for a block.
         totals: how many blocks each set had before `sample`.
         seed: what `sample` drew with; None if it was not called.
@@ -44,7 +44,6 @@ class LanguageTask:
     train: Dataset | None
     evals: dict[str, Dataset]
     length: int
-    largest_token: int
     left_out: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
     seed: int | None = None
@@ -99,7 +98,6 @@ def text_blocks(
         train=sets.get("train"),
         evals={name: sets[name] for name in evals},
         length=length,
-        largest_token=max(int(ids.max()) for ids in streams.values()),
         left_out={name: len(ids) % length for name, ids in streams.items()},
         totals={name: len(rows) for name, rows in sets.items()},
     )
@@ -134,7 +132,7 @@ def _token_ids(path: Path, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     pieces = _pieces(path)
     parts: list[list[int]] = []
     while some := list(islice(pieces, PIECES_AT_ONCE)):
-        parts += tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
+        parts += token_ids(tokenizer, some, add_special_tokens=False)
     if not any(parts):
         raise DataError(f"{path} has no text; give a file with some.")
     begin = tokenizer("")["input_ids"][:1]

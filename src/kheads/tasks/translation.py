@@ -15,6 +15,7 @@ from kheads.tasks import made_numbers
 from kheads.tasks.classification import Encoded
 from kheads.tasks.files import DataError
 from kheads.tasks.parallel import Cleaning, Pairs, read_hub, read_pairs, read_parallel
+from kheads.tasks.tokens import token_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -149,10 +150,16 @@ def _draw(pairs: Pairs, count: int | None, seed: int) -> Pairs:
 
 def _encode(pairs: Pairs, tokenizer: PreTrainedTokenizerBase, max_length: int | None) -> Dataset:
     options: dict[str, Any] = {"truncation": max_length is not None, "max_length": max_length}
-    encoded: Any = tokenizer(pairs.sources, text_target=pairs.targets, **options)
-    lengths = [max(map(len, both)) for both in zip(encoded["input_ids"], encoded["labels"], strict=True)]
-    columns = ("input_ids", "attention_mask", "labels")
-    return _dataset({**{name: encoded[name] for name in columns}, "length": lengths})
+    ids = token_ids(tokenizer, pairs.sources, **options)
+    labels = token_ids(_for_targets(tokenizer), pairs.targets, **options)
+    lengths = [max(map(len, both)) for both in zip(ids, labels, strict=True)]
+    masks = [[1] * len(sequence) for sequence in ids]
+    return _dataset({"input_ids": ids, "attention_mask": masks, "labels": labels, "length": lengths})
+
+
+def _for_targets(tokenizer: Any) -> Any:
+    """The tokenizer as it reads translations, which some read otherwise."""
+    return lambda texts, **options: {"input_ids": tokenizer(text_target=texts, **options)["input_ids"]}
 
 
 def _dataset(columns: dict[str, Any]) -> Dataset:

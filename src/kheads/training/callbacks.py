@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -76,9 +77,18 @@ class Doubts(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Counts the steps to come."""
-        self.sum, self.count = None, 0
+        if not state.global_step:
+            self.sum, self.count = None, 0
         if state.max_steps < FEWEST_STEPS:
             self.remark(few_steps(state.max_steps))
+
+    def losses(self) -> tuple[float, int] | None:
+        """What was seen so far: the sum of losses, and how many they are."""
+        return None if self.sum is None else (float(self.sum), self.count)
+
+    def restore(self, losses: Sequence[float] | None) -> None:
+        """Goes on from what was seen before a checkpoint."""
+        self.sum, self.count = (None, 0) if losses is None else (torch.tensor(losses[0]), int(losses[1]))
 
     def see(self, loss: Tensor, labels: Any, state: TrainerState) -> None:
         """Takes note of a micro-batch's loss in the second half of the first third of training."""

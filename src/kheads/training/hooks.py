@@ -22,6 +22,7 @@ USED = {
     "_get_train_sampler": "show a resumed run the same batches",
     "_issue_warnings_after_load": "refuse a checkpoint that does not fit",
     "_save": "write checkpoints that can be resumed",
+    "_save_checkpoint": "seal checkpoints",
     "compute_loss": "add the method's penalty",
     "create_optimizer": "give the gates a learning rate of their own",
     "create_scheduler": "give the gates a schedule of their own",
@@ -36,6 +37,7 @@ USED = {
 }
 # What kheads itself calls.
 THERE = {
+    "_get_output_dir": "seal checkpoints",
     "_load_best_model": "take up a finished run",
     "_load_from_checkpoint": "take up a finished run",
     "_prepare_inputs": "estimate scores",

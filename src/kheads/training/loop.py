@@ -20,6 +20,7 @@ from kheads.anatomy import discover, unwrap
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
 from kheads.methods.base import Goal, Method
+from kheads.methods.finite import check_weights
 from kheads.methods.phases import LearnGates
 from kheads.methods.registry import DEFAULT, as_method, key_of
 from kheads.surgery.gates import attach as attach_gates
@@ -50,6 +51,7 @@ def attach(
         seed: seed of the first weights and of the noise.
     """
     model = unwrap(model)
+    check_weights(model)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())
     chosen: Any = as_method(method, frozen=frozen)
     if not any(isinstance(phase, LearnGates) for phase in chosen.phases(frozen)):
@@ -96,6 +98,7 @@ class Pruner:
 
     def finish(self) -> Kept:
         """Takes the gates off, removes the other heads from the model, and returns the heads that stay."""
+        check_weights(self.model)
         kept = self.kept
         self.cancel()
         remove(self.model, kept, self.gates.goal.unit)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kheads.blocks.fields import Count, Whole, check_fields
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -19,7 +21,7 @@ class Plan:
         gate_steps: how long the gates of a frozen model learn; None is one epoch.
         recover_steps: train the pruned model further by that many steps.
         estimate_examples: how many training examples an estimated method looks at; None is all.
-        resume: go on from the newest complete checkpoint of each phase.
+        resume: go on from the newest whole checkpoint of each phase, if it is the same run.
         scores: what the method found before, one number per block, with the model that is given; None finds them.
         whole: a folder for the trained model as it is before blocks are removed.
     """
@@ -28,9 +30,12 @@ class Plan:
     trained: bool = False
     measure_first: bool = False
     baseline: bool = False
-    gate_steps: int | None = None
-    recover_steps: int = 0
-    estimate_examples: int | None = None
+    gate_steps: Count | None = None
+    recover_steps: Whole = 0
+    estimate_examples: Count | None = None
     resume: bool = False
     scores: Sequence[float] | None = None
     whole: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)

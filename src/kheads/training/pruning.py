@@ -22,24 +22,27 @@ import torch
 from accelerate import PartialState
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
-from transformers import PreTrainedModel, TrainingArguments
+from transformers import PreTrainedModel, TrainerState, TrainingArguments
 
 from kheads.anatomy import discover, unwrap
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import Site
 from kheads.methods.base import Evidence, Goal, Learned, Method, as_steps
+from kheads.methods.finite import check_told_apart, check_weights
 from kheads.methods.phases import Cut, Estimate, LearnGates, Phase, Search, Train, starts_from_trained
 from kheads.methods.registry import DEFAULT, as_method, key_of
+from kheads.storage.fingerprints import of_model
 from kheads.storage.model_folder import save
 from kheads.surgery.gates import attach, detach, gated
 from kheads.surgery.removal import ghosts, remove
+from kheads.training.asked import CONTENT, deciding
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.plan import Plan
 from kheads.training.progress import progress
-from kheads.training.recording import describe_model
+from kheads.training.recording import describe_method, describe_model
 from kheads.training.result import PruneResult
-from kheads.training.trainer import GatedTrainer, items_per_example, newest_checkpoint
+from kheads.training.trainer import GatedTrainer, items_per_example
 
 # Metrics of a model by evaluation set.
 Score = Callable[[PreTrainedModel], dict[str, dict[str, Any]]]
@@ -85,9 +88,11 @@ def prune(
     plan = _planned(plan, {name: options.pop(name) for name in PLAN_FIELDS & options.keys()})
     _check_inputs(plan, constraints, train_dataset)
     with _in_folder(args) as named:
+        check_weights(unwrap(model))
         run = _Run(unwrap(model), (train_dataset, eval_dataset), named, plan, trainer_class, score, options)
         sites = discover(run.model, unit)
         run.before = describe_model(run.model, sites)
+        run.model_content = {"given": type(run.model).__name__, CONTENT: of_model(run.model)}
         if k is None and constraints is not None:
             raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
         if k is None:
@@ -143,6 +148,7 @@ class _Run:
     history: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=lambda: {"seconds": {}, "remarks": []})
     before: dict[str, Any] = field(default_factory=dict)
+    model_content: dict[str, str] = field(default_factory=dict)  # of the model that was given
     method: Any = None  # a Method; a search may put another one in its place
     goal: Any = None  # a Goal
     scores: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -272,7 +278,9 @@ class _Run:
 
     def cut(self) -> None:
         """Selects, removes, and checks that the removed model predicts what the masked model predicts."""
+        check_weights(self.model)
         kept = self.goal.kept(self.scores)
+        check_told_apart(self.scores)
         mask = kept.mask(self.goal.sites, device=self.model.device)
         with gated(self.model, mask, self.goal.unit):
             self.metrics["masked"], masked = self.evaluate()
@@ -310,7 +318,7 @@ class _Run:
         folder = str(Path(str(self.args.output_dir)) / phase)
         args = dataclasses.replace(self.args, output_dir=folder, **changes)
         train, evaluation = self.data
-        return self.trainer_class(
+        made = self.trainer_class(
             model=self.model,
             args=args,
             train_dataset=train,
@@ -319,14 +327,26 @@ class _Run:
             quiet=bool(changes),  # a part of a training may well be short
             **self.options,
         )
+        made.asked = self.asked(args)
+        return made
+
+    def asked(self, args: TrainingArguments) -> dict[str, Any]:
+        """What makes a training what it is; its checkpoints serve no other."""
+        goal = None if self.goal is None else {name: getattr(self.goal, name) for name in ("k", "constraints", "unit")}
+        return {
+            **deciding(args),
+            **(goal or {}),
+            "method": describe_method(self.method),
+            "model": self.model_content,
+            "train_dataset": _size(self.data[0]),
+        }
 
     def train(self, phase: str, gates: LearnedGates | None = None, **changes: Any) -> None:
         """One phase of training, from its newest checkpoint where the run goes on."""
         begin = time.perf_counter()
         trainer = self.trainer(phase, gates, **changes)
-        newest = newest_checkpoint(trainer.args.output_dir) if self.plan.resume else None
-        trainer.train(resume_from_checkpoint=newest)
-        self.history[phase] = trainer.state.log_history
+        trainer.train(resume_from_checkpoint=trainer.newest() if self.plan.resume else None)
+        self.history[phase] = _entries(trainer.state)
         self.report["remarks"] += [] if trainer.quiet else trainer.remarks
         self.report["seconds"][phase] = time.perf_counter() - begin
         self.model = trainer.accelerator.unwrap_model(trainer.model)
@@ -355,6 +375,7 @@ class _Run:
         metrics = {name: named_metrics(output.metrics, name) for name, output in outputs.items()}
         for name, further in (self.score(self.model.eval()) if self.score else {}).items():
             metrics[name] |= further
+        self.report["remarks"] += [one for one in not_numbers(metrics) if one not in self.report["remarks"]]
         return metrics, {name: output.predictions for name, output in outputs.items()}
 
     def batches(self, trainer: Any, label: str) -> Iterator[dict[str, Any]]:
@@ -411,6 +432,20 @@ class _Run:
         return max(1, math.ceil(per_epoch * self.args.num_train_epochs))
 
 
+def _size(data: Any) -> str | None:
+    """How many examples there are, if they can be counted."""
+    return f"{len(data)} examples" if hasattr(data, "__len__") else None
+
+
+def _entries(state: TrainerState) -> list[dict[str, Any]]:
+    """The log of a training, and where it ended.
+
+    Trainer's own last entry is left out: how long it took, and a mean loss that counts only the last attempt.
+    """
+    log: list[dict[str, Any]] = [entry for entry in state.log_history if "train_runtime" not in entry]
+    return [*log, {"step": state.global_step}]
+
+
 def _loss_of(trainer: Any) -> Any:
     def loss(model: nn.Module, batch: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         inputs = trainer._prepare_inputs(dict(batch))
@@ -425,6 +460,16 @@ def named_metrics(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     speed = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
     plain = {key.removeprefix(f"{prefix}_"): value for key, value in metrics.items()}
     return {key: value for key, value in plain.items() if key not in speed}
+
+
+def not_numbers(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence on each metric that is no number; it is null in JSON."""
+    return [
+        f"The {key} on {name} is not a number ({value}): the model's outputs are not finite."
+        for name, found in metrics.items()
+        for key, value in found.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
 
 
 def _check_equal(masked: Mapping[str, Any], pruned: Mapping[str, Any], dtype: torch.dtype) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from kheads.blocks.site import Site, total
 from kheads.methods.base import Method
 from kheads.methods.look import Look
 from kheads.methods.registry import BUILT_IN, UNPRUNED, key_of
+from kheads.storage import strict_json
 
 NAME = "result.json"
 UNPRUNED_LOOK = Look("Unpruned", marker="", dash="dash", colour="@ink")
@@ -83,6 +83,6 @@ def write(record: Mapping[str, Any], folder: Path) -> Path:
 def write_json(value: Mapping[str, Any], path: Path) -> Path:
     """Writes JSON beside its place and renames it, so that no reader sees half of it."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+    temporary.write_text(strict_json.dumps(value, indent=1) + "\n", encoding="utf-8")
     temporary.replace(path)
     return path

@@ -12,6 +12,7 @@ from torch import Tensor
 from kheads.blocks.kept import Kept
 from kheads.methods.base import Method
 from kheads.storage.model_folder import save
+from kheads.storage.new_folder import new_folder
 from kheads.training import recording
 
 
@@ -48,15 +49,16 @@ class PruneResult:
 
         Args:
             folder: the folder to make; written whole or not at all.
-            overwrite: replace what is in it.
+            overwrite: replace a folder that kheads made.
         """
         return self.save_as(folder, self.record(), overwrite)
 
     def save_as(self, folder: str | Path, record: Mapping[str, Any], overwrite: bool = False) -> Path:
         """The same with a record that says more."""
-        path = save(self.model, folder, tokenizer=self.processor, overwrite=overwrite)
-        recording.write(record, path)
-        return path
+        with new_folder(folder, overwrite) as made:
+            save(self.model, made, tokenizer=self.processor)
+            recording.write(record, made)
+        return Path(folder)
 
     def record(self, settings: Mapping[str, Any] | None = None, metric: str | None = None) -> dict[str, Any]:
         """Everything about the run that another reader needs, as plain data.

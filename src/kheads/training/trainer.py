@@ -7,9 +7,8 @@ resume and on every process; evaluation on the hard K-subset, which the gates th
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +30,27 @@ from transformers import (
 from transformers.trainer_utils import TrainOutput
 
 from kheads.blocks.kept import Kept
+from kheads.storage.disk import told
+from kheads.training.asked import refuse_other
 from kheads.training.batching import TokenBatches
 from kheads.training.callbacks import Doubts, ProgressLines
+from kheads.training.checkpoints import (
+    PREFIX,
+    CheckpointsError,
+    choose,
+    fault,
+    newest_checkpoint,
+    read_seal,
+    rotate,
+    seal,
+    set_aside,
+)
 from kheads.training.hooks import check_hooks
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
 
 STATE = "trainer_state.json"
+OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"
 
 # A mixin has no base of its own; the type checker should know whose methods it extends.
 if TYPE_CHECKING:
@@ -63,6 +76,7 @@ class GatedTrainerMixin(_Base):
 
     Attributes:
         remarks: what was wrong with the training, a sentence each.
+        asked: what the run was asked to do; checkpoints carry it, and one that carries something else is refused.
     """
 
     # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
@@ -88,6 +102,7 @@ class GatedTrainerMixin(_Base):
         self._logged: Kept | None = None
         self.quiet = quiet
         self.remarks: list[str] = []
+        self.asked: Mapping[str, Any] = {}
         self._doubts = Doubts(self._remark, getattr(getattr(self.model, "config", None), "num_labels", None))
         self.add_callback(_BeforeStep(self))
         self.add_callback(self._doubts)
@@ -103,7 +118,8 @@ class GatedTrainerMixin(_Base):
             self.add_callback(ProgressLines())
 
     def _remark(self, sentence: str) -> None:
-        self.remarks.append(sentence)
+        if sentence not in self.remarks:  # a training that goes on begins with those it had
+            self.remarks.append(sentence)
         if self.is_world_process_zero() and not self.quiet:
             say(sentence)
 
@@ -112,13 +128,49 @@ class GatedTrainerMixin(_Base):
     def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
         """Trains; from a checkpoint of a training that is finished, only loads what it came to."""
         if resume_from_checkpoint is True:
-            resume_from_checkpoint = newest_checkpoint(self.args.output_dir or ".") or True
+            resume_from_checkpoint = self.newest() or True
         if isinstance(resume_from_checkpoint, str | Path):
+            self._remember(Path(resume_from_checkpoint))
             resume_from_checkpoint = str(resume_from_checkpoint)
             state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / STATE))
             if self._is_finished(state):
                 return self._take_up(resume_from_checkpoint, state)
+            self._check_states(Path(resume_from_checkpoint))
         return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def newest(self) -> str | None:
+        """The newest whole checkpoint of this training; those after it are set aside, and it is said why."""
+        chosen, faults = choose(self.args.output_dir or ".")
+        self.accelerator.wait_for_everyone()
+        if self.is_world_process_zero():
+            for path, found in faults.items():
+                start = "the beginning" if chosen is None else chosen.name
+                say(f"{path} cannot be used, because {found}; going on from {start}.")
+                set_aside(path)
+        self.accelerator.wait_for_everyone()
+        return None if chosen is None else str(chosen)
+
+    def _remember(self, checkpoint: Path) -> None:
+        """Takes up what the checkpoint knows of its training; refuses one that is damaged, or another run's."""
+        sealed = read_seal(checkpoint)
+        if sealed is None:
+            return  # another Trainer's, perhaps
+        if found := fault(checkpoint):
+            raise CheckpointsError(f"{checkpoint} cannot be used, because {found}; give another checkpoint.")
+        if self.asked:
+            refuse_other(str(checkpoint), sealed.get("asked", {}), self.asked, "give another output_dir")
+        self.remarks = list(sealed.get("remarks", ()))
+        self._doubts.restore(sealed.get("losses"))
+
+    def _check_states(self, checkpoint: Path) -> None:
+        """Without the state of the optimizer or of random numbers training would go on, to another result."""
+        here = "" if self.args.world_size <= 1 else f"_{self.args.process_index}"
+        for name in (OPTIMIZER, SCHEDULER, f"rng_state{here}.pth"):
+            if not (checkpoint / name).is_file():
+                raise CheckpointsError(
+                    f"{checkpoint} has no {name}, without which the run would come to another result; go on with as "
+                    "many processes as it was begun with, or give another checkpoint."
+                )
 
     def total_steps(self) -> int:
         """How many optimizer steps the training has, from its beginning to its end."""
@@ -314,6 +366,21 @@ class GatedTrainerMixin(_Base):
     def _history(self) -> list[dict[str, Any]]:
         return self.state.log_history
 
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Writes a checkpoint, seals it, and only then lets older ones go."""
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX}{self.state.global_step}"
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            with told(folder):
+                super()._save_checkpoint(model, trial)
+                self.accelerator.wait_for_everyone()  # each process writes the state of its random numbers
+                if self.args.should_save:
+                    seal(folder, {"asked": self.asked, "remarks": self.remarks, "losses": self._doubts.losses()})
+        finally:
+            self.args.save_total_limit = limit
+        if self.args.should_save:
+            rotate(folder.parent, limit, (folder, self.state.best_model_checkpoint))
+
     def _save(self, *args: Any, **kwargs: Any) -> None:
         """Writes the parameters under the names they have in the model.
 
@@ -397,20 +464,6 @@ def items_per_example(batch: Any, shifted: bool = False) -> Tensor:
         return torch.ones(len(labels))
     labels = labels[..., 1:] if shifted else labels
     return (labels != -100).flatten(1).sum(1)
-
-
-def newest_checkpoint(directory: str | Path) -> str | None:
-    """The newest complete checkpoint. The trainer's state is written last, so one without it was cut off."""
-    complete = [path for path in Path(directory).glob("checkpoint-*") if _is_complete(path)]
-    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2]))) if complete else None
-
-
-def _is_complete(path: Path) -> bool:
-    try:
-        json.loads((path / STATE).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
-        return False
-    return path.name.rpartition("-")[2].isdigit()
 
 
 def _lengths(dataset: Any, column: str) -> list[int]:

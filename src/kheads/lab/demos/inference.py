@@ -23,7 +23,7 @@ from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import BASELINES, DEFAULT, METHODS
 from kheads.storage import sources
 from kheads.storage.model_folder import load
-from kheads.storage.new_folder import check_free
+from kheads.storage.new_folder import alone, check_free
 from kheads.tasks import ClassificationTask
 from kheads.training.plan import Plan
 from kheads.training.pruning import prune
@@ -48,9 +48,12 @@ class Recipe:
 
 def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
     """Runs the comparison, tells it, and leaves the pruned model in `output`."""
-    recipe = recipe or Recipe()
+    with alone(check_free(output)):  # a place that cannot be written is refused before anything is trained
+        _tell(output, seed, recipe or Recipe())
+
+
+def _tell(output: Path, seed: int, recipe: Recipe) -> None:
     console = terminal.console()
-    check_free(output)
     sources.resolve(sources.EMBEDDED)  # says how to install the model before anything else happens
     console.print(
         f"[bold]kheads demo[/bold]: keep {recipe.k} of the 72 attention heads of MiniLM (6 layers x 12 heads)."

@@ -18,7 +18,7 @@ from kheads.lab.jobs.running import Outcome, run
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import DEFAULT, METHODS, UNPRUNED, key_of
 from kheads.storage import sources
-from kheads.storage.new_folder import check_free
+from kheads.storage.new_folder import alone, check_free
 from kheads.tasks.translating import translate
 from kheads.tasks.translation import NUMBERS, numbers
 
@@ -38,9 +38,12 @@ class Recipe:
 
 def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
     """Runs the comparison, tells it, and leaves the pruned model in `output`."""
-    recipe = recipe or Recipe()
+    with alone(check_free(output)):  # a place that cannot be written is refused before anything is trained
+        _tell(output, seed, recipe or Recipe())
+
+
+def _tell(output: Path, seed: int, recipe: Recipe) -> None:
     console = terminal.console()
-    check_free(output)
     examples = numbers(seed).evals["unseen"]
     console.print(
         f"[bold]kheads demo[/bold]: keep {recipe.k} of the 24 heads of an encoder-decoder (2+2 layers, three kinds of "

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from kheads.lab.options import check, options_of, suggestion
+from kheads.blocks.fields import Count, Range, Seed, Text, check_fields
+from kheads.lab.options import build
+
+# Names of files by the name of their evaluation set, or of columns by what they hold.
+Names = Mapping[str, Text]
 
 
 @dataclass(frozen=True)
-class LabelledFiles:
+class Data:
+    """What a task reads: a record whose fields are what they say they are, whoever makes it."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True)
+class LabelledFiles(Data):
     """Labelled texts in files.
 
     Attributes:
@@ -20,17 +32,17 @@ class LabelledFiles:
     """
 
     train: str | None = None
-    eval: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
+    eval: Names = field(default_factory=dict)
+    columns: Names = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Glue:
+class Glue(Data):
     """A GLUE task; its name says everything."""
 
 
 @dataclass(frozen=True)
-class TextFiles:
+class TextFiles(Data):
     """Plain text.
 
     Attributes:
@@ -39,11 +51,11 @@ class TextFiles:
     """
 
     train: str | None = None
-    eval: Mapping[str, str] = field(default_factory=dict)
+    eval: Names = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class ImageFolders:
+class ImageFolders(Data):
     """Images, in one folder for each class.
 
     Attributes:
@@ -52,11 +64,11 @@ class ImageFolders:
     """
 
     train: str | None = None
-    eval: Mapping[str, str] = field(default_factory=dict)
+    eval: Names = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class MadeNli:
+class MadeNli(Data):
     """The embedded task: inference by rule, made when it is needed.
 
     Attributes:
@@ -65,13 +77,13 @@ class MadeNli:
         data_seed: Seed of the data, which is not the run's.
     """
 
-    train_rows: int = 8000
-    eval_rows: int = 1000
-    data_seed: int = 0
+    train_rows: Count = 8000
+    eval_rows: Count = 1000
+    data_seed: Seed = 0
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(Data):
     """Pairs of sentences.
 
     Attributes:
@@ -87,7 +99,7 @@ class Translation:
         tokenized: The texts are Moses tokens already.
         source_lang: Source language, as the model's tokenizer calls it.
         target_lang: Target language.
-        vocab_size: Size of a new model's joint BPE.
+        vocab_size: Size of a new model's joint BPE, in which every byte and three special tokens are.
         batch_tokens: Tokens per optimizer step, padding included.
         label_smoothing: Share of label smoothing.
         beams: Width of the beam search.
@@ -95,20 +107,20 @@ class Translation:
 
     train_source: str | None = None
     train_target: str | None = None
-    eval_source: Mapping[str, str] = field(default_factory=dict)
-    eval_target: Mapping[str, str] = field(default_factory=dict)
+    eval_source: Names = field(default_factory=dict)
+    eval_target: Names = field(default_factory=dict)
     train: str | None = None
-    eval: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
+    eval: Names = field(default_factory=dict)
+    columns: Names = field(default_factory=dict)
     dataset: str | None = None
     clean: bool = True
     tokenized: bool = False
     source_lang: str | None = None
     target_lang: str | None = None
-    vocab_size: int | None = None
-    batch_tokens: int = 4096
-    label_smoothing: float = 0.1
-    beams: int = 5
+    vocab_size: Annotated[int, Range(least=259)] | None = None
+    batch_tokens: Count = 4096
+    label_smoothing: Annotated[float, Range(least=0, below=1)] = 0.1
+    beams: Count = 5
 
 
 @dataclass(frozen=True)
@@ -158,10 +170,4 @@ def data_of(name: str | None, given: Mapping[str, Any]) -> Any:
     """The record of a task's data from what a user gave; empty values are not given."""
     task, label = task_of(name), name or "labelled files"
     values = {key: value for key, value in given.items() if value not in (None, {}, [], "")}
-    known = options_of(task.data)
-    for key, value in values.items():
-        if key not in known:
-            reads = f"it reads {', '.join(known)}" if known else "its name says everything"
-            raise ValueError(f"`{key}` does not belong to the task {label}; {reads}.{suggestion(key, known)}")
-        check(known[key], value, key)
-    return task.data(**values)
+    return build(task.data, values, f"the task {label}")

@@ -24,14 +24,14 @@ def prepare(job: Job) -> Prepared:
 def prepare_evaluation(job: Job) -> Prepared:
     """Loads evaluation data and any model with a trained head, pruned or not; its labels count."""
     model = sources.trained_classifier(job.model)
-    labels = sources.labels_of(model.config)
+    labels = sources.labels_of(model.config, job.model)
     task = load(job, labels if len(labels) > 1 else None)
     return prepared(job, task.sample(None, job.max_eval), model, able=True)
 
 
 def prepared(job: Job, task: tasks.ClassificationTask, model: PreTrainedModel, able: bool = False) -> Prepared:
     """Puts a task, its data in tokens and a model together."""
-    words = sources.tokenizer(job.model)
+    words = sources.fitting_tokenizer(job.model, model)
     encoded = task.tokenize(words, job.max_length)
     return Prepared(
         model=model,

@@ -5,13 +5,28 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from kheads.blocks.constraints import Constraints
+from kheads.blocks.fields import Count, OneOf, Positive, Range, Seed, Text, Whole, check_fields
+from kheads.lab.jobs.catalogue import task_of
+from kheads.lab.options import build
 from kheads.methods.phases import Estimate, LearnGates, Phase, Train
 from kheads.methods.registry import DEFAULT, UNPRUNED, find
 
 if TYPE_CHECKING:
     from kheads.methods.base import Method
+
+# The schedules of transformers that need no settings of their own and let the gates have another one.
+SCHEDULES = (
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+    "inverse_sqrt",
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,7 @@ class Job:
         batch_size: Examples per optimizer step.
         accumulate: Split each batch into this many parts, to save memory.
         lr: Learning rate, by default the task's; for texts with labels one that suits the model's width.
-        lr_schedule: How that rate goes, as transformers calls it; by default the task's.
+        lr_schedule: How that rate goes, in transformers' words; by default the task's.
         warmup_steps: Steps in which that rate rises; by default the task's.
         bf16: Train in bfloat16.
         gradient_checkpointing: Trade time for memory.
@@ -53,37 +68,46 @@ class Job:
         unit: A head is a group or a query; matters where query heads share keys and values.
     """
 
-    model: str
-    k: int | None = None
-    method: str = DEFAULT
+    model: Text
+    k: Count | None = None
+    method: Text = DEFAULT
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pipelined: bool = False
     task: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    max_train: int | None = None
-    max_eval: int | None = None
-    max_length: int = 128
-    epochs: float | None = None
-    max_steps: int = -1
-    batch_size: int = 32
-    accumulate: int = 1
-    lr: float | None = None
-    lr_schedule: str | None = None
-    warmup_steps: int | None = None
+    max_train: Count | None = None
+    max_eval: Count | None = None
+    max_length: Count = 128
+    epochs: Positive | None = None
+    max_steps: Annotated[int, Range(least=1, also=-1)] = -1
+    batch_size: Count = 32
+    accumulate: Count = 1
+    lr: Positive | None = None
+    lr_schedule: Annotated[str, OneOf(SCHEDULES)] | None = None
+    warmup_steps: Whole | None = None
     bf16: bool = False
     gradient_checkpointing: bool = False
-    report_to: str = "none"
-    seed: int = 0
+    report_to: Text = "none"
+    seed: Seed = 0
     trained: bool = False
     baseline: bool = False
-    gate_steps: int | None = None
-    recover_steps: int = 0
-    estimate_examples: int | None = None
-    save_steps: int = 200
-    logging_steps: int = 50
-    eval_steps: int | None = None
+    gate_steps: Count | None = None
+    recover_steps: Whole = 0
+    estimate_examples: Count | None = None
+    save_steps: Count = 200
+    logging_steps: Count = 50
+    eval_steps: Count | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
-    unit: str = "group"
+    unit: Annotated[str, OneOf(("group", "query"))] = "group"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        build(Constraints, self.constraints, "constraints")
+        counted = "batch_size" not in task_of(self.task).unused
+        if counted and self.batch_size % self.accumulate:
+            raise ValueError(
+                f"`accumulate` must divide the batch of {self.batch_size} into equal parts; got {self.accumulate}."
+            )
 
     def chosen(self) -> Method | None:
         """The method with its options; None for the unpruned baseline."""

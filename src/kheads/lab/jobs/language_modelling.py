@@ -23,7 +23,8 @@ def prepare(job: Job) -> Prepared:
     task = tasks.text_blocks(data.train, data.eval, words, job.max_length)
     task = task.sample(job.max_train, job.max_eval, job.seed)
     model = sources.language_model(job.model)
-    _check_fit(model, task)
+    sources.check_embeddings(job.model, model, words)
+    _check_positions(model, task)
     return Prepared(
         model=model,
         processor=words,
@@ -47,13 +48,7 @@ def prepare(job: Job) -> Prepared:
     )
 
 
-def _check_fit(model: Any, task: tasks.LanguageTask) -> None:
+def _check_positions(model: Any, task: tasks.LanguageTask) -> None:
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if most is not None and task.length > most:
         raise ValueError(f"`max_length` must be at most {most}, the model's positions; got {task.length}.")
-    size = model.get_input_embeddings().num_embeddings
-    if task.largest_token >= size:
-        raise ValueError(
-            f"The tokenizer gives the token {task.largest_token}, and the model knows {size} tokens; put the model's "
-            "own tokenizer beside it."
-        )

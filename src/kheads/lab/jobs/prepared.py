@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from kheads.storage import sources
+from kheads.tasks.tokens import check_tokens, tokens_of
 from kheads.training.trainer import GatedTrainer
 
 
@@ -45,3 +47,20 @@ class Prepared:
     notes: tuple[str, ...] = ()
     lower_is_better: bool = False
     score: Callable[[PreTrainedModel], dict[str, dict[str, Any]]] | None = None
+
+    def __post_init__(self) -> None:
+        """Text that the tokenizer cannot read, or reads for another model, is refused before anything is trained."""
+        if not isinstance(self.processor, PreTrainedTokenizerBase):
+            return
+        most = sources.positions_of(self.model)
+        for name, data in {"train": self.train, **self.evals}.items():
+            longest = max(data["length"], default=0) if "length" in getattr(data, "column_names", ()) else 0
+            if most is not None and longest > most:
+                raise ValueError(
+                    f"`max_length` must be at most {most}, the model's positions; the set {name!r} has a text of "
+                    f"{longest} tokens."
+                )
+            for column in ("input_ids", "labels"):
+                ids = tokens_of(data, column)
+                if ids is not None:
+                    check_tokens(ids, self.processor, sources.embeddings_of(self.model), f"The set {name!r}")

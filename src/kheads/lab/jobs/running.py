@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,17 @@ from kheads.blocks.site import Site
 from kheads.lab.jobs.catalogue import task_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
+from kheads.lab.jobs.work_folder import WorkFolder, asked_of
+from kheads.methods.phases import LearnGates
 from kheads.methods.registry import DEFAULT
-from kheads.storage.new_folder import check_free
+from kheads.storage.disk import check_room
+from kheads.training import recording
 from kheads.training.hooks import CHECKPOINTING
 from kheads.training.plan import Plan
+from kheads.training.progress import say
 from kheads.training.pruning import named_metrics, prune
+
+SAVED = 2  # checkpoints of a part that stay: where the newest is damaged, a run goes on from the other
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ def run(
     quiet: bool = False,
     scores: Sequence[float] | None = None,
     whole: Path | None = None,
+    reads: Sequence[Path] = (),
 ) -> Outcome:
     """Runs a job and saves the model and `result.json` in `output`.
 
@@ -68,26 +76,49 @@ def run(
     Args:
         job: what to do.
         output: the folder to make; checkpoints are kept beside it until the run is complete.
-        resume: go on from the last checkpoint.
-        overwrite: replace what is in the output folder.
+        resume: go on from the last checkpoint; a run that is complete stays as it is.
+        overwrite: replace an output folder that kheads made, and checkpoints of a run that was cut off.
         quiet: no progress bars.
         scores: what the method has found before, with the job's model; None finds them.
         whole: a folder for the trained model as it is before heads are removed.
+        reads: files that were read besides the job's, and must not be replaced, such as a config.
     """
-    method = job.chosen()
-    check_free(output, overwrite)
+    job.chosen()  # a method that cannot be made is refused first
     _check_tracker(job.report_to)
-    work = output.with_name(f"{output.name}.run")
-    set_seed(job.seed)  # what a task adds to a pretrained model starts at random
-    prepared = prepare(job)
+    everyone = PartialState(cpu=not torch.accelerator.is_available())
+    work = WorkFolder(output, job, resume, overwrite, reads)
+    with work.claimed() if everyone.is_main_process else nullcontext():
+        everyone.wait_for_everyone()
+        set_seed(job.seed)  # what a task adds to a pretrained model starts at random
+        prepared = prepare(job)
+        sites = discover(prepared.model, job.unit)
+        asked = asked_of(job, prepared.model, everyone.num_processes, scores)
+        record = work.finished(asked) if whole is None or whole.is_dir() else None
+        everyone.wait_for_everyone()
+        if record is not None:
+            _tell_complete(output, quiet)
+        else:
+            plan = dataclasses.replace(_plan(job, prepared), resume=resume, scores=scores, whole=whole)
+            record = _carry_out(work, prepared, asked, plan, quiet)
+        if everyone.is_main_process:
+            work.close()
+        everyone.wait_for_everyone()
+    return Outcome(record, sites, Kept.from_dict(record["kept"]), prepared)
+
+
+def _carry_out(
+    work: WorkFolder, prepared: Prepared, asked: Mapping[str, Any], plan: Plan, quiet: bool
+) -> dict[str, Any]:
+    """Prunes, and saves the model with its record, which it returns."""
+    job, everyone = work.job, PartialState()
     if prepared.train is None:
         raise ValueError("Training data is missing; give `train` (--train).")
-    arguments = _arguments(work, job, prepared, quiet)
-    everyone = PartialState()
-    if everyone.is_main_process and work.exists() and not resume:
-        shutil.rmtree(work)
+    check_room(work.path, _least_bytes(job, prepared.model))
+    arguments = _arguments(work.path, job, prepared, quiet)
+    if everyone.is_main_process:
+        work.open(asked)
     everyone.wait_for_everyone()
-    sites = discover(prepared.model, job.unit)
+    method = job.chosen()
     result = prune(
         prepared.model,
         None if method is None else job.k,
@@ -95,31 +126,47 @@ def run(
         prepared.train,
         prepared.evals,
         arguments,
-        plan=Plan(
-            pipelined=job.pipelined,
-            trained=job.trained,
-            measure_first=prepared.able,
-            baseline=job.baseline,
-            gate_steps=job.gate_steps,
-            recover_steps=job.recover_steps,
-            estimate_examples=job.estimate_examples,
-            resume=resume,
-            scores=scores,
-            whole=whole,
-        ),
-        constraints=_constraints(job, sites),
+        plan=plan,
+        constraints=_constraints(job, discover(prepared.model, job.unit)),
         unit=job.unit,
         trainer_class=prepared.trainer_class,
         score=prepared.score,
         processing_class=prepared.processor,
         **prepared.trainer_options,
     )
-    record = result.record(job.to_dict(), prepared.metric)
+    record = {**result.record(job.to_dict(), prepared.metric), **asked}
     if everyone.is_main_process:
-        result.save_as(output, record, overwrite)
-        shutil.rmtree(work, ignore_errors=True)
-    everyone.wait_for_everyone()
-    return Outcome(record, sites, result.kept, prepared)
+        result.save_as(work.output, record, work.overwrite)
+    return record
+
+
+def _plan(job: Job, prepared: Prepared) -> Plan:
+    return Plan(
+        pipelined=job.pipelined,
+        trained=job.trained,
+        measure_first=prepared.able,
+        baseline=job.baseline,
+        gate_steps=job.gate_steps,
+        recover_steps=job.recover_steps,
+        estimate_examples=job.estimate_examples,
+    )
+
+
+def _least_bytes(job: Job, model: torch.nn.Module) -> int:
+    """What a run writes at the least: the model, and its checkpoints where it trains.
+
+    A checkpoint of a model that is trained has two more numbers for each weight, those of the optimizer.
+    """
+    gates = [phase for phase in job.phases() if isinstance(phase, LearnGates)]
+    trains = not job.trained or job.recover_steps > 0 or any(not phase.frozen for phase in gates)
+    one = 3 if trains else min(len(gates), 1)
+    count = SAVED if job.max_steps > job.save_steps else 1
+    return (1 + one * count) * recording.size_of(model)["bytes"]
+
+
+def _tell_complete(output: Path, quiet: bool) -> None:
+    if PartialState().is_main_process and not quiet:
+        say(f"{output} is complete already; nothing was left to do.")
 
 
 def evaluate(prepared: Prepared, batch_size: int | None = None, quiet: bool = False) -> dict[str, dict[str, float]]:
@@ -196,7 +243,7 @@ def _arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> Train
         "seed": job.seed,
         "save_strategy": "steps",
         "save_steps": job.save_steps,
-        "save_total_limit": 1,
+        "save_total_limit": SAVED,
         "logging_steps": job.logging_steps,
         "eval_strategy": "steps" if job.eval_steps else "no",
         "eval_steps": job.eval_steps,

@@ -147,7 +147,7 @@ def _known_model(job: Job, data: Translation) -> tuple[Any, Any]:
     if data.vocab_size is not None:
         raise ValueError(f"`vocab_size` is for a new model ({', '.join(sizes.SIZES)}); {job.model} has its tokenizer.")
     model = sources.encoder_decoder(job.model)
-    words = sources.tokenizer(job.model)
+    words = sources.fitting_tokenizer(job.model, model)
     _set_languages(model, words, data)
     return model, words
 

@@ -73,6 +73,8 @@ def write(page: Page, path: Path) -> list[Path]:
         page: what to write.
         path: the HTML file; the folder has its name with `_files`.
     """
+    if path.exists() and not _is_ours(path):
+        raise FileExistsError(f"{path} exists and is no page of kheads; give another file with -o.")
     folder = path.with_name(f"{path.stem}_files")
     drawings = {item.key: svg(item) for section in page.shown() for item in section.items if isinstance(item, Figure)}
     texts = {path: render(page, drawings)}
@@ -84,6 +86,14 @@ def write(page: Page, path: Path) -> list[Path]:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
     return list(texts)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a page that was written before, and may be written again."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="kheads">' in file.read(1000)
 
 
 def render(page: Page, drawings: dict[str, str]) -> str:

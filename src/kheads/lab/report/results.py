@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kheads.lab import packing
-from kheads.lab.report.shape import EFFICIENCY, RECORD, check
 from kheads.lab.report.sites import Column, columns_of
 from kheads.lab.report.style import hollow, look_in, with_colours
+from kheads.lab.shape import EACH, EFFICIENCY, NUMBER_OR_NONE, RECORD, RUN, check
 from kheads.methods.look import Look
 
 # The record of one run, in the folder that `kheads prune` wrote; named here, because its writer needs transformers.
@@ -279,12 +279,11 @@ def read(path: Path, evaluation: str | None = None, efficiency: Sequence[Path] =
         )
     files = packing.load(path)
     records = {name: content for name, content in files.items() if name.startswith("runs/")}
-    runs = tuple(_run(record, f"{path}: {name}") for name, record in records.items() if _state(record) == "done")
-    failed = tuple(record["run"] for record in records.values() if _state(record) == "failed")
+    states = {name: _state(record, f"{path}: {name}") for name, record in records.items()}
+    runs = tuple(_run(records[name], f"{path}: {name}") for name, state in states.items() if state == "done")
+    failed = tuple(records[name]["run"] for name, state in states.items() if state == "failed")
     sweep = files.get("sweep.json", {"name": path.resolve().name.removesuffix(packing.SUFFIX)})
-    measured = [*_efficiency(files), *[one for further in efficiency for one in _efficiency(_further(further))]]
-    for one in measured:
-        check(one, EFFICIENCY, "An efficiency experiment")
+    measured = [one for found, where in _measured(files, path, efficiency) for one in _efficiency(found, where)]
     return Results(path, sweep, runs, failed, tuple(measured), _reported(runs, evaluation))
 
 
@@ -318,16 +317,31 @@ def reported_set(names: Sequence[str]) -> str:
 
 def _run(record: Mapping[str, Any], name: str) -> Run:
     check(record, RECORD, name)
+    numbers = {EACH: {EACH: {f"{record['metric']}?": NUMBER_OR_NONE}}}
+    check(record["metrics"], numbers, f"{name}: `metrics`")
     return Run(record)
 
 
-def _state(record: Mapping[str, Any]) -> str:
-    about = record.get("run", {})
-    return str(about.get("state", "done")) if isinstance(about, Mapping) else "done"
+def _state(record: Mapping[str, Any], name: str) -> str:
+    """How a run ended; one without the words of a sweep was run alone, and is done."""
+    check(record, {"run?": RUN}, name)
+    state = str(record.get("run", {}).get("state", "done"))
+    if state not in ("done", "failed"):
+        raise ValueError(f"{name} must say that its run is done or failed; got {state!r}.")
+    return state
 
 
-def _efficiency(files: packing.Files) -> list[dict[str, Any]]:
-    return [content for name, content in files.items() if name.startswith("efficiency")]
+def _efficiency(files: packing.Files, where: Path) -> list[dict[str, Any]]:
+    found = {name: content for name, content in files.items() if name.startswith("efficiency")}
+    for name, content in found.items():
+        check(content, EFFICIENCY, str(where) if where.suffix == ".json" else f"{where}: {name}")
+    return list(found.values())
+
+
+def _measured(files: packing.Files, path: Path, further: Sequence[Path]) -> Iterator[tuple[packing.Files, Path]]:
+    """The files among which efficiency experiments are, and where they come from."""
+    yield files, path
+    yield from ((_further(one), one) for one in further)
 
 
 def _further(path: Path) -> packing.Files:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from kheads.lab.jobs.catalogue import task_of
+from kheads.blocks.fields import check_value
 from kheads.lab.jobs.job import ONLY_PRUNING, Job, unread
 from kheads.lab.options import Option, check, options_of, suggestion
 from kheads.methods.registry import UNPRUNED, find
@@ -16,12 +17,30 @@ JOB_OPTIONS = options_of(Job)
 GRID_FIELDS = {"k": "k", "seed": "seeds", "method": "methods", "pipelined": "pipelined"}
 
 
+@dataclass(frozen=True)
+class Config:
+    """The tables of a sweep's config.
+
+    Attributes:
+        name: The sweep's name; by default the file's.
+        job: Fields of a job that all runs share.
+        methods: Fields of each method that differ from its defaults.
+        grid: One table or several: methods, k, seeds, pipelined, and further axes.
+        keep_models: Keep the models of finished runs.
+    """
+
+    name: str | None = None
+    job: Mapping[str, Any] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
+    keep_models: bool = False
+
+
 def base_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that all jobs share, checked."""
     known = {name: option for name, option in JOB_OPTIONS.items() if name not in {"method_options", *GRID_FIELDS}}
     if "model" not in job:
         raise ValueError("[job] needs `model`: a folder, a hub name, or minilm.")
-    task_of(job.get("task"))
     return checked(job, known, "[job]", GRID_FIELDS)
 
 
@@ -47,14 +66,13 @@ def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str, moved
             raise ValueError(f"{where} has no `{key}`; it has {', '.join(sorted(known))}.{suggestion(key, known)}")
 
 
-def listed(grid: Mapping[str, Any], name: str, allowed: Any, default: Any = None) -> list[Any]:
-    """The values that a grid lists under a name, without repetition."""
+def listed(grid: Mapping[str, Any], name: str, hint: Any, default: Any = None) -> list[Any]:
+    """The values that a grid lists under a name, without repetition, each of which is what the hint allows."""
     if name not in grid and default is None:
         raise ValueError(f"[grid] needs `{name}`.")
     values = _values(name, grid.get(name, default))
-    if allowed is not None and any(value not in allowed for value in values):
-        wrong = next(value for value in values if value not in allowed)
-        raise ValueError(f"`{name}` must be among {', '.join(map(str, allowed))}; got {wrong!r}.")
+    for value in values:
+        check_value(hint, value, f"{name} in [grid]")
     return values
 
 
@@ -102,7 +120,7 @@ def concerns(axis: str, method: str, pipelined: bool) -> bool:
         return (owner or axis) not in ONLY_PRUNING
     if owner == "method_options":
         return key in method_options(method)
-    return axis not in unread(Job("", k=1, method=method, pipelined=pipelined))
+    return axis not in unread(Job("any", k=1, method=method, pipelined=pipelined))
 
 
 def method_options(method: str) -> dict[str, Option]:

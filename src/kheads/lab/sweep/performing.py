@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kheads.lab.jobs.running import run as run_job
+from kheads.lab.packing import load_json
+from kheads.lab.reading import read_json
 from kheads.lab.sweep.plan import Run
 from kheads.lab.sweep.store import Store
 from kheads.training import recording
@@ -79,7 +81,7 @@ def _forget_other_settings(store: Store, run: Run) -> None:
     """Checkpoints of a run that was asked for differently are of no use to this one."""
     asked = {"settings": run.job.to_dict(), "model_from": run.model_from, "whole_from": run.whole_from}
     path = store.work(run.id) / SETTINGS
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != json.loads(json.dumps(asked)):
+    if path.exists() and read_json(path, "delete it") != json.loads(json.dumps(asked)):
         store.discard(run.id)
     recording.write_json(asked, store.work(run.id) / SETTINGS)
 
@@ -88,8 +90,7 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
     if store.has_model(run.id) and (
         store.has_whole(run.id) or not run.gives_whole
     ):  # cut off after the model was saved and before its result was
-        found: dict[str, Any] = json.loads((store.model(run.id) / recording.NAME).read_text(encoding="utf-8"))
-        return found
+        return load_json(store.model(run.id) / recording.NAME)
     job, scores = run.job, None
     if run.model_from is not None:
         job = job.on_trained(str(store.model(run.model_from)))

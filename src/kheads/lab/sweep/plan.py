@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kheads.blocks.fields import Count, Seed, Text
 from kheads.lab.jobs.catalogue import data_of
 from kheads.lab.jobs.job import DEFAULTS, Job, unread
-from kheads.lab.options import check
-from kheads.lab.sweep.config import JOB_OPTIONS, axes_of, base_job, check_keys, concerns, listed, method_tables
+from kheads.lab.options import build, check
+from kheads.lab.reading import read_toml
+from kheads.lab.sweep.config import JOB_OPTIONS, Config, axes_of, base_job, concerns, listed, method_tables
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import UNPRUNED, find
 
@@ -89,10 +90,7 @@ def read(path: str | Path) -> Sweep:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; give the TOML file of a sweep.")
-    try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}.") from error
+    config = read_toml(path)
     try:
         return expand(config, path.stem)
     except (ValueError, TypeError) as error:
@@ -108,13 +106,12 @@ def expand(config: Mapping[str, Any], name: str = "sweep") -> Sweep:
             method as a further axis; `name`; `keep_models`.
         name: the sweep's name where the config has none.
     """
-    check_keys(config, {"name", "job", "methods", "grid", "keep_models"}, "a sweep")
-    grids = config.get("grid", [])
-    grids = [grids] if isinstance(grids, Mapping) else grids
+    asked = build(Config, config, "a sweep")
+    grids = [asked.grid] if isinstance(asked.grid, Mapping) else asked.grid
     if not grids:
         raise ValueError("A sweep needs a [grid] with methods, k and seeds.")
-    base = base_job(config.get("job", {}))
-    options = method_tables(config.get("methods", {}))
+    base = base_job(asked.job)
+    options = method_tables(asked.methods)
     found: dict[str, Run] = {}
     for grid in grids:
         for run in _expand_grid(base, options, grid):
@@ -122,15 +119,15 @@ def expand(config: Mapping[str, Any], name: str = "sweep") -> Sweep:
                 raise ValueError(f"Two grids ask for {run.id} with different settings; name the difference as an axis.")
             found.setdefault(run.id, run)
     runs = _shared(_with_scores(found))
-    return Sweep(config.get("name", name), tuple(runs), dict(config), bool(config.get("keep_models", False)))
+    return Sweep(asked.name or name, tuple(runs), dict(config), asked.keep_models)
 
 
 def _expand_grid(base: Mapping[str, Any], options: Mapping[str, Any], grid: Mapping[str, Any]) -> Iterable[Run]:
-    methods = listed(grid, "methods", None)
+    methods = listed(grid, "methods", Text)
     learning = {method for method in methods if method != UNPRUNED and find(method).pipelines}
-    seeds = listed(grid, "seeds", None, default=[0])
-    ks = listed(grid, "k", None, default=[None])
-    kinds = listed(grid, "pipelined", [False, True], default=[False])
+    seeds = listed(grid, "seeds", Seed, default=[0])
+    ks = listed(grid, "k", Count | None, default=[None])
+    kinds = listed(grid, "pipelined", bool, default=[False])
     axes = axes_of(grid, methods)
     for seed, method, pipelined in itertools.product(seeds, methods, kinds):
         if pipelined and method not in learning:
@@ -167,8 +164,6 @@ def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str
     job = Job(**{name: check(JOB_OPTIONS[name], value, name) for name, value in fields.items()})
     job.chosen()
     data_of(job.task, job.data)
-    if job.k is not None and job.k < 1:
-        raise ValueError(f"`k` must be whole numbers from 1 up; got {job.k!r}.")
     return dataclasses.replace(job, **{name: DEFAULTS[name] for name in unread(job)})
 
 

@@ -13,8 +13,6 @@ every machine a folder of its own and copy the `runs` together.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +21,14 @@ from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
+from kheads.lab.packing import AGAIN, load_json
+from kheads.lab.shape import STORED, check
+from kheads.storage.marks import mark, read_mark
+from kheads.storage.new_folder import discard
 from kheads.training import recording
 
 DOOR = "door"
+STATES = ("done", "failed")
 
 
 class Store:
@@ -36,12 +39,16 @@ class Store:
         self._runs, self._work = self.folder / "runs", self.folder / "work"
 
     def record(self, name: str) -> dict[str, Any] | None:
-        """The record of a finished run."""
+        """The record of a finished run; one that is damaged or not a sweep's is refused."""
+        path = self._runs / f"{name}.json"
         try:
-            found: dict[str, Any] = json.loads((self._runs / f"{name}.json").read_text(encoding="utf-8"))
-            return found
+            found = load_json(path)
         except FileNotFoundError:
             return None
+        check(found, STORED, str(path))
+        if found["run"]["state"] not in STATES:
+            raise ValueError(f"{path} must say that its run is {' or '.join(STATES)}; {AGAIN}.")
+        return found
 
     def state(self, name: str) -> str | None:
         """How a run ended: "done" or "failed"; None while it has not."""
@@ -58,8 +65,11 @@ class Store:
             recording.write_json(about, self.folder / "sweep.json")
 
     def work(self, name: str) -> Path:
-        """A run's own folder for its model, checkpoints and log."""
-        return self._made(self._work / name)
+        """A run's own folder for its model, checkpoints and log; marked, if it was made here."""
+        folder = self._work / name
+        if not folder.exists():
+            mark(self._made(folder))
+        return folder
 
     def model(self, name: str) -> Path:
         """Where a run saves its model."""
@@ -78,8 +88,9 @@ class Store:
         return self.whole(name).is_dir()
 
     def discard(self, name: str) -> None:
-        """Deletes a run's model and checkpoints."""
-        shutil.rmtree(self._work / name, ignore_errors=True)
+        """Deletes a run's model and checkpoints; a folder that somebody else put there stays."""
+        if read_mark(self._work / name) is not None:
+            discard(self._work / name)
 
     @contextmanager
     def claim(self, name: str, wait: bool = False) -> Iterator[bool]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from kheads.blocks.kept import Kept
-from kheads.storage.model_folder import load
-from kheads.storage.new_folder import new_folder
+from kheads.storage.contents import read_json, write_json
+from kheads.storage.export.companions import take_along, without_code
+from kheads.storage.marks import MARK
+from kheads.storage.model_folder import CONFIG, GENERATION, fetch, load, write_model
+from kheads.storage.new_folder import check_free, new_folder
 from kheads.storage.probe import probe_inputs, probe_outputs
+from kheads.storage.weights import INDEX, weight_files
 from kheads.surgery import rebuild
 
 if TYPE_CHECKING:
@@ -56,6 +60,7 @@ def export(
     to: str = "hub",
     overwrite: bool = False,
     inputs: dict[str, Tensor] | None = None,
+    say: Callable[[str], object] = warnings.warn,
 ) -> Path:
     """Turns a folder that `save` wrote into one that loads elsewhere.
 
@@ -63,28 +68,42 @@ def export(
     of code lies beside the weights. Loading is tried in a new process, and the outputs compared, before anything is
     written to `out`.
 
+    The model is written anew. Of the other files only those of the tokenizer or processor and result.json go along: no
+    code, nothing that names code, nothing behind a link.
+
     Args:
         directory: the folder that `save` wrote.
         out: the folder to make.
         to: the flavour; "hub" so far.
         overwrite: replace what is in `out`.
         inputs: a batch on which to compare, for models whose inputs kheads cannot make up.
+        say: is told in one sentence what was left out, if anything.
     """
     if to not in TARGETS:
         raise ValueError(f"`to` must be one of {', '.join(map(repr, TARGETS))}; got {to!r}.")
-    model = load(directory)
-    with new_folder(out, overwrite) as folder:
-        auto_class = _write_hub_folder(model, directory, folder)
+    check_free(out, overwrite, inputs=[directory])
+    source = fetch(directory)
+    model = load(source)
+    with new_folder(out, overwrite, inputs=[source]) as folder:
+        auto_class = _write_hub_folder(model, folder)
+        written = {MARK, CONFIG, GENERATION, CODE, INDEX, *(path.name for path in weight_files(source))}
+        left = take_along(source, folder, written)
         _verify(model, folder, auto_class, _given(model) if inputs is None else inputs)
+    if left:
+        say(f"Left out of {out}: {', '.join(left)}.")
     return Path(out)
 
 
-def _write_hub_folder(model: PreTrainedModel, directory: str | Path, folder: Path) -> str:
-    """Writes the folder and returns the Auto class that loads it."""
-    shutil.copytree(directory, folder, dirs_exist_ok=True)
-    shutil.copyfile(Path(rebuild.__file__), folder / CODE)
+def _write_hub_folder(model: PreTrainedModel, folder: Path) -> str:
+    """Writes the model with its code and its card, and returns the Auto class that loads it."""
+    write_model(model, folder)
     auto_map = _auto_map(model)
-    _add_to_config(folder, auto_map)
+    config = without_code(read_json(folder / CONFIG))
+    write_json(folder / CONFIG, {**config, "auto_map": auto_map})
+    code = Path(rebuild.__file__).read_text(encoding="utf-8")
+    # The code takes this one record, which is tried before the folder is there.
+    sealed = code.replace('SEAL = ""', f'SEAL = "{rebuild.digest(config["kheads"])}"')
+    (folder / CODE).write_text(sealed, encoding="utf-8")
     (folder / "README.md").write_text(_model_card(model, auto_map), encoding="utf-8")
     return _auto_class(model, auto_map)
 
@@ -115,12 +134,6 @@ def _auto_class(model: PreTrainedModel, auto_map: dict[str, str]) -> str:
     if not names:
         raise ExportError(f"No Auto class of transformers loads {type(model).__name__}, so it cannot be exported.")
     return max(names, key=len)
-
-
-def _add_to_config(folder: Path, auto_map: dict[str, str]) -> None:
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**config, "auto_map": auto_map}, indent=2) + "\n", encoding="utf-8")
 
 
 def _given(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -10,29 +10,52 @@ from typing import Any
 Shape = Any
 EACH = "*"
 NUMBER = (int, float)
+NUMBER_OR_NONE = (int, float, type(None))
+WHOLE_OR_NONE = (int, type(None))
+TYPES = {int: "a whole number", float: "a number", str: "text", dict: "a table", type(None): "null"}
 MODEL = {"heads": int, "parameters": NUMBER, "sites?": [{"name": str, "kind": str, "count": int}]}
+
+MEASURED = tuple(f"{name}?" for name in ("ms", "speedup", "shrinkage", "parameters", "limit", "low", "high"))
+METRICS = {EACH: {EACH: {EACH: (int, float, str, type(None))}}}
+SETTINGS = {"k?": WHOLE_OR_NONE, "seed?": int, "method?": str, "method_options?": dict}
+# What the sweep itself says of a run.
+RUN = {
+    "state?": str,
+    "axes?": dict,
+    "k?": WHOLE_OR_NONE,
+    "seed?": WHOLE_OR_NONE,
+    "reason?": (str, type(None)),
+    "seconds?": NUMBER,
+}
 
 RECORD: Shape = {
     "method": {"name": str},
     "metric": str,
-    "metrics": {EACH: {EACH: {EACH: (int, float, str, type(None))}}},
+    "metrics": METRICS,
     "kept": {EACH: [int]},
     "before": MODEL,
     "after": MODEL,
-    "settings?": dict,
-    "scores?": [NUMBER],
+    "settings?": SETTINGS,
+    "scores?": [NUMBER_OR_NONE],
     "history?": {EACH: [dict]},
     "look?": {"key": str, "label": str, "rank": NUMBER},
-    "report?": {"seconds?": {EACH: NUMBER}, "method?": dict, "extra_gradients?": (int, float, type(None))},
+    "report?": {"seconds?": {EACH: NUMBER}, "method?": dict, "extra_gradients?": NUMBER_OR_NONE},
     "versions?": {EACH: str},
     "machine?": dict,
-    "run?": {"axes?": dict},
+    "run?": RUN,
+}
+# A run in the folder of a sweep: all that another sweep needs of it.
+STORED: Shape = {
+    "run": {**RUN, "state": str, "seconds": NUMBER},
+    "settings": SETTINGS,
+    "metrics?": METRICS,
+    "scores?": [NUMBER_OR_NONE],
 }
 EFFICIENCY: Shape = {
     "heads": int,
     "batch": int,
     "length": int,
-    "rows": [{"k": int, "placement": str}],
+    "rows": [{"k": int, "placement": str, **dict.fromkeys(MEASURED, NUMBER_OR_NONE)}],
     "no_attention?": (dict, type(None)),
 }
 
@@ -52,7 +75,7 @@ def check(found: Any, shape: Shape, name: str) -> None:
 def _flaws(found: Any, shape: Shape, at: str) -> Iterator[str]:
     kind: Any = Mapping if isinstance(shape, Mapping) else list if isinstance(shape, list) else shape
     if not isinstance(found, kind) or isinstance(found, bool):
-        yield f"`{at}` may not be {type(found).__name__}"
+        yield f"{at or 'it'} must be {_words(shape)}"
     elif isinstance(shape, Mapping):
         yield from _in_mapping(found, shape, f"{at}." if at else "")
     elif isinstance(shape, list):
@@ -68,4 +91,12 @@ def _in_mapping(found: Mapping[str, Any], shape: Mapping[str, Shape], before: st
         if name in found:
             yield from _flaws(found[name], inner, before + name)
         elif name == wanted:
-            yield f"`{before}{name}` is missing"
+            yield f"{before}{name} is missing"
+
+
+def _words(shape: Shape) -> str:
+    """What a shape is, in words."""
+    if isinstance(shape, (Mapping, list)):
+        return "a table" if isinstance(shape, Mapping) else "a list"
+    kinds = shape if isinstance(shape, tuple) else (shape,)
+    return " or ".join(TYPES[kind] for kind in kinds)
