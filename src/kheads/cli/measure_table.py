@@ -54,7 +54,7 @@ def _device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch's, for devices it does not have
         raise ValueError(
             f"`--device` must name a device of this machine, such as cpu or cuda; got {name!r}."
         ) from error

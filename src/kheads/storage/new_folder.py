@@ -4,8 +4,8 @@ It is made in a workshop, a marked folder beside its place, which holds during t
 one it replaces. A process that dies leaves the workshop behind; the next one to write to the same place finds it there,
 finishes what was begun, and clears it away.
 
-    .out.kheads-XXXXXXXX/new    what is being written
-    .out.kheads-XXXXXXXX/old    what it replaces, for the moment between two renames
+    .out.kheads-RANDOM/new      what is being written
+    .out.kheads-RANDOM/old      what it replaces, for the moment between two renames
     .out.lock                   held by the one process that may write to `out`
 """
 

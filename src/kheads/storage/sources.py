@@ -278,7 +278,7 @@ def embeddings_of(model: Any) -> int | None:
     """How many tokens a model knows; None where it has no table of them."""
     try:
         return int(model.get_input_embeddings().num_embeddings)
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, NotImplementedError):  # transformers raises this for models without words
         return None
 
 
