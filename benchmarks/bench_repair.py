@@ -132,7 +132,7 @@ def with_training(task: Any, ks: list[int], steps: int) -> list[Row]:
             kheads.Michel(),
             encoded.train,
             args=arguments,
-            plan=kheads.Plan(trained=True, estimate_examples=recipe.estimate_examples),
+            plan=kheads.Plan(trained=True, repair=False, estimate_examples=512),
             **options,
         )
         found = repaired(whole, chosen.kept, given, lambda pruned: accuracy(pruned, held))

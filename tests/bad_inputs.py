@@ -310,8 +310,8 @@ SETTINGS = {
         "search": ("-1", "1.5", "true"),
         "search_steps": ("-1", "nan", "1.5"),
     },
-    "michel": {"per_round": ("0", "-1", "1.5", "true"), "normalised": ("3",), "estimate_examples": ("0", "-1")},
-    "retrain": {"before_cut": ("-1", "nan", "1.5"), "estimate_examples": ("0", "-2")},
+    "michel": {"per_round": ("0", "-1", "1.5", "true"), "normalised": ("3",), "estimate_examples": ("-1", "1.5")},
+    "retrain": {"before_cut": ("-1", "nan", "1.5"), "estimate_examples": ("-2", "many")},
 }
 
 

@@ -103,6 +103,7 @@ RUN = (
     "docs/images.md",
     "docs/language-model.md",
     "docs/many-runs.md",
+    "docs/preview.md",
     "docs/reference/options.md",
     "docs/report.md",
     "docs/translation.md",
@@ -143,6 +144,8 @@ def _quick(words: tuple[str, ...]) -> tuple[str, ...]:
         length = () if "image" in words else ("--max-length", "16")
         recovery = ("--recover-steps", "2") if "--recover-steps" in words else ()
         return ("--max-steps", "2", "--overwrite", *length, *batch, *recovery)
+    if words[0] == "preview":
+        return () if "-k" in words else ("-k", "6")
     if words[0] == "eval":
         return ("--max-length", "16") if "clm" in words else ()
     if words[0] == "measure":

@@ -25,17 +25,17 @@ run() { # name, model, options...
 
 # The recipe for short budgets against prune-and-retrain in as many steps: three seeds decide.
 contest() { # k, seed
-    run "dsp-short-k$1-$2" minilm -k "$1" --method dsp --set preset=short --seed "$2"
+    run "dsp-short-k$1-$2" minilm -k "$1" --method dsp --set preset=short --set few=0 --seed "$2"
     run "retrain-k$1-$2" minilm -k "$1" --method michel --set per_round=72 --set normalised=true --set estimate_examples=4000 \
-        --max-steps 200 --recover-steps 400 --seed "$2"
+        --max-steps 200 --recover-steps 400 --no-repair --seed "$2"
 }
 
 run none-0 minilm --method none --seed 0
 contest 12 0
 contest 6 0
 run ste-k12-0 minilm -k 12 --method ste --seed 0
-run michel-k12-0 "$WORK/none-0" -k 12 --method michel --trained --set estimate_examples=4000 --recover-steps 200 --seed 0
-run pipelined-k12-0 "$WORK/none-0" -k 12 --method dsp --set preset=paper --pipelined --trained --set gate_steps=200 --seed 0
+run michel-k12-0 "$WORK/none-0" -k 12 --method michel --trained --set estimate_examples=4000 --recover-steps 200 --no-repair --seed 0
+run pipelined-k12-0 "$WORK/none-0" -k 12 --method dsp --set preset=paper --pipelined --trained --set gate_steps=200 --no-repair --seed 0
 run dsp-paper-k12-0 minilm -k 12 --method dsp --set preset=paper --seed 0
 run voita-k12-0 minilm -k 12 --method voita --seed 0
 for seed in 1 2; do

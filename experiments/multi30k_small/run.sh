@@ -32,11 +32,11 @@ run() { # name, model, options...
 seed=${SEED:-0}
 run "none-$seed" small --set vocab_size=6000 --method none --seed "$seed"
 run "dsp-short-$seed" small --set vocab_size=6000 -k 12 --method dsp --set preset=short --seed "$seed"
-run "retrain-$seed" small --set vocab_size=6000 -k 12 --method retrain --set "estimate_examples=$PAIRS" --seed "$seed"
-run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --set "gate_steps=$GATE_STEPS" --seed "$seed"
+run "retrain-$seed" small --set vocab_size=6000 -k 12 --method retrain --no-repair --set "estimate_examples=$PAIRS" --seed "$seed"
+run "pipelined-$seed" "$WORK/none-$seed" -k 12 --method dsp --pipelined --trained --set "gate_steps=$GATE_STEPS" --no-repair --seed "$seed"
 run "pipelined-frozen-$seed" "$WORK/none-$seed" -k 12 --method dsp --set preset=frozen --pipelined --trained \
-    --set "gate_steps=$GATE_STEPS" --seed "$seed"
-run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --set "estimate_examples=$PAIRS" --seed "$seed"
+    --set "gate_steps=$GATE_STEPS" --no-repair --seed "$seed"
+run "michel-$seed" "$WORK/none-$seed" -k 12 --method michel --trained --no-repair --set "estimate_examples=$PAIRS" --seed "$seed"
 run "dsp-$seed" small --set vocab_size=6000 -k 12 --method dsp --seed "$seed"
 run "ste-$seed" small --set vocab_size=6000 -k 12 --method ste --seed "$seed"
 run "voita-$seed" small --set vocab_size=6000 -k 12 --method voita --seed "$seed"

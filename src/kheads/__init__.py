@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kheads.methods.registry import METHODS
     from kheads.methods.retrain import Retrain
     from kheads.methods.ste import STE
+    from kheads.methods.surgeon import Surgeon
     from kheads.methods.voita import Voita
     from kheads.storage.contents import CheckpointError
     from kheads.storage.export.hub import ExportError, export
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kheads.surgery.removal import ghosts, remove
     from kheads.surgery.repair.record import Repair, RepairedSite
     from kheads.surgery.repair.refit import repair
+    from kheads.training.distillation import Distillation
     from kheads.training.loop import Pruner, attach
     from kheads.training.plan import Plan
     from kheads.training.pruning import prune
@@ -58,6 +60,7 @@ _HOMES = {
     "methods.registry": "METHODS",
     "methods.retrain": "Retrain",
     "methods.ste": "STE",
+    "methods.surgeon": "Surgeon",
     "methods.voita": "Voita",
     "storage.contents": "CheckpointError",
     "storage.export.hub": "ExportError export",
@@ -68,6 +71,7 @@ _HOMES = {
     "surgery.removal": "ghosts remove",
     "surgery.repair.record": "Repair RepairedSite",
     "surgery.repair.refit": "repair",
+    "training.distillation": "Distillation",
     "training.loop": "Pruner attach",
     "training.plan": "Plan",
     "training.pruning": "prune",
@@ -82,6 +86,7 @@ __all__ = [
     "STE",
     "CheckpointError",
     "Constraints",
+    "Distillation",
     "Estimated",
     "Evidence",
     "ExportError",
@@ -103,6 +108,7 @@ __all__ = [
     "RepairedSite",
     "Retrain",
     "Site",
+    "Surgeon",
     "UnsupportedModelError",
     "Voita",
     "adopt",

@@ -22,7 +22,7 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     """The whole way: look, prune, look again, evaluate, prune further, export."""
     assert call(monkeypatch, "heads", "tiny") == 0
     assert "12 of 12 heads" in capsys.readouterr().out
-    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "--set", "eval_steps=1", "-o", "out") == 0
+    assert call(monkeypatch, "prune", "tiny", "-k", "5", *TRAIN, "--fresh", "--set", "eval_steps=1", "-o", "out") == 0
     told = capsys.readouterr().out
     assert "5 of 12 heads" in told and "accuracy, matched" in told and "●" in told
     record = json.loads((place / "out" / "result.json").read_text())
@@ -149,7 +149,7 @@ def test_every_command_has_help_with_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looking, running = ("heads", "eval", "measure", "methods", "tasks"), ("prune", "sweep", "translate", "demo", "data")
-    for command in (*looking, *running, "export", "report", "pack", "choose"):
+    for command in (*looking, *running, "export", "report", "pack", "choose", "preview"):
         assert call(monkeypatch, command, "--help") == 0
         assert f"kheads {command}" in capsys.readouterr().out
 
@@ -200,18 +200,19 @@ def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_help_of_prune_fits_on_a_page() -> None:
-    """At most 60 lines of 80 columns, with every option that most people need."""
+    """At most 66 lines of 80 columns, with every option that most people need."""
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "kheads", "prune", "--help"], capture_output=True, text=True, check=True, env=environment
     )
-    assert len(done.stdout.splitlines()) <= 60
+    assert len(done.stdout.splitlines()) <= 66
     for name in ("-k", "--method", "--train", "--eval", "--column", "--lr", "--baseline", "--set", "--config"):
         assert f" {name} " in done.stdout
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "--version", "prune --help", "prune --nonsense", "report --help", "choose --help"]
+    "words",
+    ["--help", "--version", "prune --help", "prune --nonsense", "report --help", "choose --help", "preview --help"],
 )
 def test_quick_answers_load_no_torch(words: str) -> None:
     code = (

@@ -20,7 +20,8 @@ from kheads.training import trainer
 __all__ = ["place"]
 
 FILES = ("--train", "train.jsonl", "--eval", "matched=dev.jsonl", "--batch-size", "4")
-RUN = ("prune", "tiny", "-k", "5", *FILES, "--max-steps", "6", "--set", "save_steps=2", "--set", "logging_steps=1")
+SHORT = ("--max-steps", "6", "--set", "save_steps=2", "--set", "logging_steps=1")
+RUN = ("prune", "tiny", "-k", "5", *FILES, "--fresh", *SHORT)
 OUT = ("-o", "out")
 
 

@@ -10,7 +10,7 @@ from command import TRAIN, call, place
 from kheads import METHODS, Constraints
 from kheads.cli.settings import make_job
 from kheads.lab.jobs.catalogue import GLUE_NAMES, TASKS, Glue, LabelledFiles
-from kheads.lab.jobs.job import DEFAULTS, SCHEDULES, Job, unread
+from kheads.lab.jobs.job import DEFAULTS, SCHEDULES, Job, never_read, unread
 from kheads.lab.options import Option, check, documented, options_of, parse
 from kheads.tasks.glue_data import GLUE
 
@@ -88,7 +88,10 @@ def test_set_reaches_every_record() -> None:
         (("noise",), "`--set` must be NAME=VALUE; got 'noise'"),
         (("annealed=maybe",), "`--set annealed` must be true or false; got 'maybe'"),
         (("head.noise=1",), "must be a name, or one after method., data., constraints."),
-        (("estimate_examples=9",), "`estimate_examples` has no effect here: dsp scores no examples"),
+        (("fresh=true", "estimate_examples=9"), "`estimate_examples` has no effect here: dsp scores no examples"),
+        (("fresh=true", "repair_examples=9"), "`repair_examples` has no effect here: nothing is repaired"),
+        (("fresh=true", "trained=true"), "`trained` and `fresh` contradict each other"),
+        (("temperature=3",), "`temperature` has no effect here: nobody teaches without `distil`"),
         (("gate_steps=9",), "`gate_steps` has no effect here: no gates learn on a frozen model"),
     ],
 )
@@ -98,9 +101,24 @@ def test_a_setting_that_cannot_be_is_refused(sets: tuple[str, ...], message: str
 
 
 def test_fields_that_a_run_never_reads() -> None:
-    assert unread(Job("m", k=3)).keys() == {"gate_steps", "estimate_examples"}
-    assert unread(Job("m", k=3, pipelined=True)).keys() == {"estimate_examples"}
-    assert unread(Job("m", k=3, method="michel")).keys() == {"gate_steps"}
+    teaching = {"distil_weight", "temperature"}
+    assert unread(Job("m", k=3)).keys() == {"gate_steps", "estimate_examples", "repair", "repair_examples", *teaching}
+    assert unread(Job("m", k=3, pipelined=True)).keys() == {"estimate_examples", *teaching}
+    assert unread(Job("m", k=3, method="michel", distil=True)).keys() == {"gate_steps"}
+    assert unread(Job("m", k=3, method="michel", repair=False)).keys() == {"gate_steps", "repair_examples", *teaching}
+    assert unread(Job("m", k=3, trained=True)).keys() == {"gate_steps", *teaching}
+
+
+def test_what_depends_on_the_model_is_refused_once_it_is_known() -> None:
+    """Whether a model is trained is found out when it is loaded; until then a field may still be of use."""
+    job = make_job({"model": "m", "k": 3}, ("estimate_examples=9",))
+    assert job.settled(able=True).method == "surgeon" and job.settled(able=False).method == "dsp"
+    assert "estimate_examples" in unread(job.settled(able=False)) and "gate_steps" in never_read(job)
+
+
+def test_an_option_of_a_method_names_the_method() -> None:
+    assert make_job({"model": "m", "k": 3}, ("noise=0",)).method == "dsp"
+    assert make_job({"model": "m", "k": 3}, ("ridge=0.1",)).method == "surgeon"
     assert "recover_steps" in unread(Job("m", method="none")) and set(unread(Job("m", method="none"))) <= set(DEFAULTS)
 
 

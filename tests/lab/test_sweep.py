@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_a_shared_model_is_what_a_run_of_its_own_trains(place: Path) -> None:
     """A pipelined run that trains the model itself finds the same heads, also after other runs in the process."""
     given = config({"methods": ["dsp"], "k": [3], "seeds": [2], "pipelined": [True]}, gate_steps=2)
     sweep(place / "out", given)
-    own = jobs.run(expand(given).runs[1].job, place / "own", quiet=True)
+    own = jobs.run(replace(expand(given).runs[1].job, fresh=True), place / "own", quiet=True)
     assert outcome(records(place / "out")["dsp-k3-s2-pipelined"]) == outcome(own.record)
 
 
@@ -203,6 +204,7 @@ def undisturbed(place: Path) -> Any:
     """The record of a run to which nothing happens; done once for all tests."""
     if not _UNDISTURBED:
         job = expand(config({"methods": ["dsp"], "k": [3], "seeds": [0]}, **LONG)).runs[0].job
+        job = replace(job, fresh=True)  # as a sweep does it
         _UNDISTURBED.append(jobs.run(job, place / "undisturbed", quiet=True).record)
     return _UNDISTURBED[0]
 

@@ -10,7 +10,7 @@ import torch
 
 from command import TRAIN, call, place
 from kheads import Plan, Voita, prune
-from kheads.training import pruning
+from kheads.training.run import Run
 from small_runs import arguments, data
 
 __all__ = ["place"]
@@ -54,13 +54,13 @@ def test_trials_are_short_and_leave_the_model_alone(
     model = fresh("bert")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     starts: list[bool] = []
-    gates = pruning._Run.train_gates
+    gates = Run.train_gates
 
     def watched(self: Any, *args: Any, **changes: Any) -> Any:
-        starts.append(all(torch.equal(before[name], tensor) for name, tensor in self.model.state_dict().items()))
+        starts.append(all(torch.equal(before[name], tensor) for name, tensor in self.bench.model.state_dict().items()))
         return gates(self, *args, **changes)
 
-    monkeypatch.setattr(pruning._Run, "train_gates", watched)
+    monkeypatch.setattr(Run, "train_gates", watched)
     result = searched(model, 4, tmp_path, plan)
     assert list(result.history) == PHASES and starts == [True] * 4
     lengths = [result.history[phase][-1]["step"] for phase in PHASES]

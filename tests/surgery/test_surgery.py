@@ -21,13 +21,14 @@ Fresh = Callable[[str], Any]
 
 
 def differences(model: PreTrainedModel, pruned: PreTrainedModel, mask: Tensor, family: str, unit: str) -> Tensor:
+    """Of the logits, as shares of the largest: float32 rounds these, and processors round differently."""
     given = inputs(family)
     with gated(model, mask.float(), unit):
         expected = logits(model, given)
     difference = (logits(pruned, given) - expected).abs()
     if not FAMILIES[family].encoder_decoder and difference.dim() == 3 and FAMILIES[family].generates:
         difference = difference * given["attention_mask"].unsqueeze(-1)
-    return difference
+    return difference / expected.abs().max()
 
 
 @torch.no_grad()

@@ -31,6 +31,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from kheads.lab.jobs.classification import load
+from kheads.lab.jobs.job import Job
 from kheads.tasks import GLUE, METRICS, ClassificationTask, DataError, from_files, from_rows, glue
 from kheads.tasks.files import LABEL_NAMES, PAIR_NAMES, TEXT_NAMES, read_table
 
@@ -571,6 +573,24 @@ def test_a_models_own_order_holds_for_glue() -> None:
         ValueError, match="`labels` must be 'entailment', 'neutral', 'contradiction' in some order; got"
     ):
         glue("mnli", labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("name", "outputs", "given", "able", "labels"),
+    [
+        ("sst2", ("POSITIVE", "NEGATIVE"), None, True, ("POSITIVE", "NEGATIVE")),
+        ("sst2", ("LABEL_0", "LABEL_1"), None, True, ("negative", "positive")),
+        ("sst2", ("LABEL_0", "LABEL_1"), ["positive", "negative"], True, ("positive", "negative")),
+        ("sst2", ("no", "yes"), None, False, ("negative", "positive")),
+        ("stsb", ("LABEL_0",), None, True, ()),
+        ("stsb", ("LABEL_0", "LABEL_1"), None, False, ()),
+    ],
+)
+def test_a_trained_model_meets_glue(name: str, outputs: Any, given: Any, able: bool, labels: tuple[str, ...]) -> None:
+    task = load(Job("model", task=name, data={"labels": given}), outputs)
+    assert (task.able, task.labels) == (able, labels)
+    assert bool(task.remark) == (not able or (given is None and labels == ("negative", "positive")))
 
 
 def test_glue_without_the_hub_says_how_to_use_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,17 +95,19 @@ def test_a_stopped_run_goes_on_to_the_same_end(place: Path, monkeypatch: pytest.
 def test_a_model_keeps_the_order_of_its_classes(place: Path, fresh: Fresh) -> None:
     """A trained model's outputs mean what its config says, whatever order the folders have."""
     save_vit(fresh("vit"), place / "known", ("dog", "bird", "cat"))
-    task = tasks.image_folders("train", {"held": "held"}, sources.labels("known"))
-    assert task.labels == ("dog", "bird", "cat") and task.train
+    task = tasks.image_folders("train", {"held": "held"}, outputs=sources.labels("known"))
+    assert task.labels == ("dog", "bird", "cat") and task.train and task.able and not task.remark
     assert [path.parent.name for path in task.train.paths] == [task.labels[label] for label in task.train.labels]
-    assert tasks.image_folders("train", {"held": "held"}, sources.labels("vit")).labels == CLASSES
+    assert tasks.image_folders("train", {"held": "held"}, outputs=sources.labels("vit")).labels == CLASSES
+    said = tasks.image_folders("train", {"held": "held"}, labels=("cat", "dog", "bird"), outputs=sources.labels("vit"))
+    assert said.labels == ("cat", "dog", "bird") and said.able and not said.remark
 
 
 def test_a_model_for_other_classes_gets_a_new_last_layer(place: Path, fresh: Fresh) -> None:
     make_images(place / "two", ("yes", "no"))
     prepared = jobs.prepare(Job("vit", task="image", data={"train": "two", "eval": {"held": "two"}}))
-    assert prepared.model.config.num_labels == 2
-    assert prepared.notes[0] == "The last layer for 3 labels was replaced by a new one for 2."
+    assert prepared.model.config.num_labels == 2 and not prepared.able
+    assert "its outputs are 'LABEL_0', 'LABEL_1', 'LABEL_2', and the data has 'no', 'yes'" in prepared.notes[0]
     before, after = fresh("vit").state_dict(), prepared.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("classifier"))
 
@@ -166,7 +168,7 @@ def _cut(path: Path) -> None:
     ("words", "message"),
     [
         (("--max-length", "9"), "`--max-length` does not belong to the task image; leave it out."),
-        (("--column", "label=a"), "`--column` does not belong to the task image; it has train, eval."),
+        (("--column", "label=a"), "`--column` does not belong to the task image; it has train, eval, labels."),
     ],
 )
 def test_options_of_other_tasks_are_refused(
@@ -187,5 +189,8 @@ def test_an_unpruned_model_can_be_evaluated_too(
     save_vit(fresh("vit"), place / "known", CLASSES)
     assert call(monkeypatch, "eval", "known", "--task", "image", "--eval", "held") == 0
     assert "accuracy" in capsys.readouterr().out
-    assert call(monkeypatch, "eval", "vit", "--task", "image", "--eval", "held") == 2
-    assert "held/bird is not one of the classes 'LABEL_0'" in capsys.readouterr().err
+    assert call(monkeypatch, "eval", "vit", "--task", "image", "--eval", "held") == 0
+    assert "kheads takes LABEL_0 as 'bird', LABEL_1 as 'cat', LABEL_2 as 'dog'" in capsys.readouterr().err
+    save_vit(fresh("vit"), place / "other", ("a", "b", "c"))
+    assert call(monkeypatch, "eval", "other", "--task", "image", "--eval", "held") == 2
+    assert "held/bird is not one of the classes 'a', 'b', 'c'" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_a_frozen_model_stays_as_it_was(fresh: Fresh, tmp_path: Path) -> None:
 def test_recovery_is_reported_apart(fresh: Fresh, tmp_path: Path) -> None:
     plan = Plan(trained=True, recover_steps=3)
     result = prune(fresh("bert"), 3, METHODS["michel"](), data("bert"), data("bert", 4), arguments(tmp_path), plan=plan)
-    assert {"unpruned", "masked", "pruned", "recovered"} == result.metrics.keys()
+    assert {"unpruned", "masked", "cut", "repaired", "pruned", "recovered"} == result.metrics.keys()
     assert result.metrics["recovered"] != result.metrics["pruned"] and len(result.kept) == 3
 
 
@@ -183,12 +183,12 @@ def test_prune_and_retrain_is_as_long_as_a_joint_run(fresh: Fresh, tmp_path: Pat
     result = prune(fresh("bert"), 3, Retrain(), rows, rows[:4], arguments(tmp_path / "a", max_steps=9))
     assert {phase: log[-1]["step"] for phase, log in result.history.items()} == {"train": 3, "retrain": 6}
     assert result.report["method"] == {"steps_before_cut": 3, "steps_after_cut": 6}
-    assert list(result.metrics) == ["whole", "masked", "pruned", "cut"] and len(result.kept) == 3
+    assert list(result.metrics) == ["whole", "masked", "pruned", "cut", "repaired"] and len(result.kept) == 3
     losses = {stage: found["eval"]["loss"] for stage, found in result.metrics.items()}
     assert losses["cut"] == pytest.approx(losses["masked"]) and losses["cut"] != losses["pruned"]
 
     one_round = Michel(per_round=sum(site.count for site in discover(fresh("bert"))), normalised=True)
-    plan = Plan(recover_steps=6)
+    plan = Plan(recover_steps=6, recover_rate=1.0)
     same = prune(fresh("bert"), 3, one_round, rows, rows[:4], arguments(tmp_path / "b", max_steps=3), plan=plan)
     assert same.kept == result.kept and same.metrics["recovered"] == result.metrics["pruned"]
 

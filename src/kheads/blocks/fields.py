@@ -83,6 +83,7 @@ Count = Annotated[int, Range(least=1)]
 Whole = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(least=0, most=1)]
 Seed = Annotated[int, Range(least=0, most=2**32 - 1)]  # what numpy takes
 Text = Annotated[str, Filled()]
 # A number of steps: an int is that many, a float that fraction of the training.

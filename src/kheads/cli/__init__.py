@@ -10,6 +10,7 @@ from kheads.cli.heads import heads
 from kheads.cli.measure import measure
 from kheads.cli.methods import methods, tasks
 from kheads.cli.pack import pack
+from kheads.cli.preview import preview
 from kheads.cli.prune import prune
 from kheads.cli.report import report
 from kheads.cli.sweep import sweep
@@ -17,6 +18,9 @@ from kheads.cli.translate import translate
 
 __all__ = ["main"]
 
-for command in (heads, prune, evaluate, measure, export, methods, tasks, sweep, report, pack, choose, translate, demo):
+for command in (
+    *(heads, preview, prune, evaluate, measure, export),
+    *(methods, tasks, sweep, report, pack, choose, translate, demo),
+):
     app.command(name=command.__name__)(command)
 app.add_typer(data, name="data")

@@ -68,10 +68,11 @@ evaluate = command(_parameters(), _run, "eval", TEXT)
 def _metrics(job: Job, batch_size: int | None, quiet: bool) -> dict[str, Any]:
     from kheads.lab.jobs.running import evaluate as evaluate_job
     from kheads.lab.jobs.running import prepare_evaluation
-    from kheads.training.pruning import not_numbers
+    from kheads.training.bench import not_numbers
 
-    found = evaluate_job(prepare_evaluation(job), batch_size or _usual(job), quiet=quiet)
-    for sentence in not_numbers(found):
+    prepared = prepare_evaluation(job)
+    found = evaluate_job(prepared, batch_size or _usual(job), quiet=quiet)
+    for sentence in (*prepared.notes, *not_numbers(found)):
         print(f"kheads: {sentence}", file=sys.stderr)
     return found
 

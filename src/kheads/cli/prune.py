@@ -1,4 +1,4 @@
-"""kheads prune: train a model on a task and keep exactly K of its heads."""
+"""kheads prune: keep exactly K heads of a model that is trained already, or is trained on the way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from kheads.blocks.constraints import Constraints
 from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.flags import command, extra, flag, pairs
-from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, TRAINING
+from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, SWITCHES_OFF, TRAINING
 from kheads.lab.jobs.catalogue import LabelledFiles
 from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
@@ -21,9 +21,9 @@ from kheads.storage import strict_json
 if TYPE_CHECKING:
     from kheads.lab.jobs.running import Outcome
 
-TEXT = """Train a model on a task and keep exactly K of its heads.
+TEXT = """Keep exactly K heads of a model: trained already, or trained on the way.
 
-Example: `kheads prune bert-base-uncased -k 12 --train train.jsonl --eval dev.jsonl -o pruned`
+Example: `kheads prune my-model -k 12 --train train.jsonl --eval dev.jsonl -o small`
 """
 
 
@@ -68,6 +68,7 @@ def _run(given: Mapping[str, Any]) -> None:
     from kheads.cli.settings import constraints, make_job
 
     fields = {name: given[name] for name in (*KEEP, *DATA, *TRAINING) if name in options_of(Job)}
+    fields |= {name: False for name in SWITCHES_OFF if given[name]}
     fields |= {"model": given["model"], "constraints": constraints(given), "data": data(given)}
     job = make_job(fields, given["sets"] or (), given["config"])
     output: Path = given["output"]
@@ -128,12 +129,18 @@ def _rows(outcome: Outcome) -> list[tuple[Any, ...]]:
     ]
     for name in outcome.prepared.evals:
         unpruned = metrics.get("unpruned", {}).get(name, {}).get(metric)
-        for stage, remark in (("pruned", ""), ("recovered", " (recovered)")):
-            if name in metrics.get(stage, {}):
-                value = metrics[stage][name][metric]
-                old = "-" if unpruned is None else terminal.metric(metric, unpruned)
-                rows.append((f"{metric}, {name}{remark}", old, terminal.metric(metric, value)))
+        old = "-" if unpruned is None else terminal.metric(metric, unpruned)
+        for stage, remark in _stages(metrics):
+            if name in metrics[stage]:
+                rows.append((f"{metric}, {name}{remark}", old, terminal.metric(metric, metrics[stage][name][metric])))
     return rows
+
+
+def _stages(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was measured of the smaller model, in the order of the run, and what to add to the metric's name."""
+    last = "recovered" if "recovered" in metrics else "pruned"
+    on_the_way = [("cut", " (after the cut)"), ("repaired", " (repaired)"), ("further", " (unpruned, trained as long)")]
+    return [*((stage, remark) for stage, remark in on_the_way if stage in metrics), (last, "")]
 
 
 def _missing_baseline(outcome: Outcome) -> tuple[str, ...]:

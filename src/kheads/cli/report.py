@@ -35,14 +35,11 @@ def report(
 
     Example: `kheads report results -o report.html`
     """
-    import importlib.util
     import json
 
     from kheads.lab import terminal
 
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ValueError(f"A report needs {', '.join(missing)}; install with: pip install 'kheads[report]'")
+    check_installed()
     # Only here, because the libraries that draw are an extra.
     from kheads.lab.report import page, run_page, sweep_page
     from kheads.lab.report.results import is_run, read, read_run
@@ -59,3 +56,12 @@ def report(
         return
     beside = f", figures and data in {files[1].parent}" if files[1:] else ""
     terminal.console().print(f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB){beside}.")
+
+
+def check_installed() -> None:
+    """Refuses to draw, before any work, where what draws is not installed."""
+    import importlib.util
+
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"A report needs {', '.join(missing)}; install with: pip install 'kheads[report]'")

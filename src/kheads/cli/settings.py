@@ -9,10 +9,10 @@ from typing import Any
 from kheads.blocks.constraints import Constraints
 from kheads.cli.flags import pairs
 from kheads.lab.jobs.catalogue import TASKS, data_of, task_of
-from kheads.lab.jobs.job import DEFAULTS, Job, unread
+from kheads.lab.jobs.job import DEFAULTS, Job, never_read, refuse_unread
 from kheads.lab.options import Option, check, options_of, parse, suggestion
 from kheads.lab.reading import read_json, read_toml
-from kheads.methods.registry import BUILT_IN, METHODS, UNPRUNED, find
+from kheads.methods.registry import BUILT_IN, DEFAULT, METHODS, UNPRUNED, default, find
 
 JOB = options_of(Job)
 # Fields of a job that are records of their own, and the word before the dot by which --set reaches into them.
@@ -37,9 +37,17 @@ def make_job(fields: Mapping[str, Any], sets: Sequence[str] = (), config: Path |
             values[owner] = {**values.get(owner, {}), option.name: value}
         else:
             values[option.name] = value
+    if values.get("method_options") and values.get("method") is None:
+        values["method"] = _owner(values["method_options"])
     job = Job(**{name: check(JOB[name], value, name) for name, value in values.items()})
     check_usable(job, values)
     return job
+
+
+def _owner(options: Mapping[str, Any]) -> str:
+    """The usual method that has these options, which name it."""
+    has = (name for name in (default(False), default(True)) if options.keys() <= options_of(find(name)).keys())
+    return next(has, default(False))
 
 
 def check_usable(job: Job, given: Mapping[str, Any]) -> None:
@@ -49,9 +57,8 @@ def check_usable(job: Job, given: Mapping[str, Any]) -> None:
         if given.get(name, DEFAULTS[name]) != DEFAULTS[name]:
             raise ValueError(f"`{name}` does not belong to the task {label}; {_instead(instead)}.")
     data_of(job.task, job.data)
-    for name, reason in unread(job).items() if job.k is not None or job.method == UNPRUNED else ():
-        if given.get(name, DEFAULTS[name]) != DEFAULTS[name]:
-            raise ValueError(f"`{name}` has no effect here: {reason}; leave it out.")
+    if job.k is not None or job.method == UNPRUNED:
+        refuse_unread(job, never_read(job))
 
 
 def read_config(path: Path, fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -90,13 +97,21 @@ def _merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, A
 
 def _records(values: Mapping[str, Any]) -> dict[str, dict[str, Option]]:
     """The options that --set may name, by the field of the job that holds them; "" is the job itself."""
-    method = values.get("method", DEFAULTS["method"])
+    method = values.get("method")
     return {
         "": {name: option for name, option in JOB.items() if name not in INNER.values()},
-        "method_options": {} if method == UNPRUNED else options_of(find(method)),
+        "method_options": _options(method),
         "data": options_of(task_of(values.get("task")).data),
         "constraints": options_of(Constraints),
     }
+
+
+def _options(method: str | None) -> dict[str, Option]:
+    """The options of a method; of the usual ones, where none is named."""
+    if method == UNPRUNED:
+        return {}
+    names = [default(trained) for trained in (False, True)] if method is None else [method]
+    return {key: option for name in reversed(names) for key, option in options_of(find(name)).items()}
 
 
 def _setting(text: str, records: Mapping[str, dict[str, Option]], values: Mapping[str, Any]) -> tuple[str, Option, Any]:
@@ -125,7 +140,7 @@ def _unknown(key: str, records: Mapping[str, dict[str, Option]], values: Mapping
     """Whose option it is, if another method's or task's; otherwise what may have been meant."""
     methods = [name for name, cls in METHODS.items() if key in options_of(cls)]
     if methods:
-        return f"`{key}` belongs to --method {' or '.join(methods)}, not to {values.get('method', DEFAULTS['method'])}."
+        return f"`{key}` belongs to --method {' or '.join(methods)}, not to {values.get('method') or DEFAULT}."
     tasks = [name for name, task in TASKS.items() if key in options_of(task.data)]
     if tasks:
         return f"`{key}` belongs to --task {' or '.join(tasks)}, not to {values.get('task') or 'labelled files'}."

@@ -16,6 +16,7 @@ FLAGS = {
     "train": "--train",
     "eval": "--eval",
     "columns": "--column",
+    "labels": "--set labels=...",
     "protected": "--protect",
     "quotas": "--quota",
     "overwrite": "--overwrite",

@@ -97,7 +97,7 @@ def parse(option: Option, text: str, where: str) -> Any:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text
+        value = text.split(",") if option.kind.startswith("a list") else text
     return check(option, value, where)
 
 

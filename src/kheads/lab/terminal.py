@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -110,6 +111,35 @@ def waiting(text: str, to: Console | None = None) -> Iterator[None]:
     begin = time.monotonic()
     with to.status(text) if to.is_terminal else lines(to, lambda: f"{text} ({time.monotonic() - begin:.0f} s)"):
         yield
+
+
+@contextmanager
+def counting(to: Console | None = None) -> Iterator[Callable[[str, int, int], None]]:
+    """Gives a function to tell what is being done, how much of it is done, and of how much.
+
+    It is shown as a bar on a terminal, and as a line every ten seconds where there is none.
+    """
+    to = to or console(stderr=True)
+    begin, now = time.monotonic(), ["starting"]
+
+    def say() -> str:
+        return f"{now[0]} ({time.monotonic() - begin:.0f} s)"
+
+    def tell(text: str, done: int, total: int) -> None:
+        now[0] = f"{text}, {done} of {total} done"
+        bar.update(task, description=text, completed=done, total=total)
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=to,
+        transient=True,
+    )
+    task = bar.add_task(now[0], total=None)
+    with bar if to.is_terminal else lines(to, say):
+        yield tell
 
 
 @contextmanager

@@ -23,11 +23,12 @@ from kheads.blocks.kept import Kept
 from kheads.blocks.selection import pools, select
 from kheads.blocks.site import Site, total
 from kheads.methods.look import Look
-from kheads.methods.phases import Cut, Estimate, LearnGates, Phase, Search, Train
+from kheads.methods.phases import Cut, Estimate, LearnGates, Outline, Phase, Repair, Search, Train
 
 Options = Mapping[str, Any]
 Schedule = Annotated[str, OneOf(("linear", "constant"))]
 NONE: Mapping[str, Options] = MappingProxyType({})
+PLAIN = Outline()  # a model that is not trained, gates and model together
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,16 @@ class Method(ABC):
         check_fields(self)
 
     @classmethod
-    def configured(cls, options: Options = NONE, task: str | None = None, frozen: bool = False) -> Self:
+    def configured(cls, options: Options = NONE, task: str | None = None, outline: Outline = PLAIN) -> Self:
         """The method with the options given; what is not given is what suits the run.
 
         Args:
             options: fields by name, and `preset` where the method has presets.
             task: the name of the task.
-            frozen: whether the model is left alone while the gates learn.
+            outline: whether the model is trained already, and left alone while the gates learn.
         """
         values = {**cls.for_task.get(task or "", {}), **options}
-        preset = values.pop("preset", None) or cls.usual_preset(frozen)
+        preset = values.pop("preset", None) or cls.usual_preset(outline)
         if preset is not None:
             if not isinstance(preset, str) or preset not in cls.presets:
                 there = (
@@ -136,7 +137,7 @@ class Method(ABC):
         return cls.configured({"preset": name, **changes})
 
     @classmethod
-    def usual_preset(cls, frozen: bool) -> str | None:
+    def usual_preset(cls, outline: Outline) -> str | None:
         """The preset to take unless one is named."""
         return None
 
@@ -146,7 +147,7 @@ class Method(ABC):
         return cls.look
 
     @abstractmethod
-    def phases(self, frozen: bool) -> tuple[Phase, ...]:
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
         """The parts of a run, in order."""
 
     def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
@@ -183,9 +184,11 @@ class Learned(Method):
         label = f"Pipelined {cls.look.label}"
         return dataclasses.replace(cls.look, label=label, marker=f"{cls.look.marker}-open", dash="dashdot")
 
-    def phases(self, frozen: bool) -> tuple[Phase, ...]:
-        """Joint: model and gates together. Frozen: the model first, then the gates alone (pipelined)."""
-        return (*((Train(),) if frozen else ()), *self.searches(), LearnGates(frozen), Cut())
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
+        """Joint: model and gates together. Frozen: the model first, then the gates alone (pipelined), and a repair."""
+        if outline.frozen:
+            return (Train(), *self.searches(), LearnGates(frozen=True), Cut(), Repair())
+        return (*self.searches(), LearnGates(), Cut())
 
     def searches(self) -> tuple[Search, ...]:
         """What has to be found before the gates learn."""
@@ -248,9 +251,9 @@ class Estimated(Method):
     def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
         """Returns one finite score per block, (N,), and leaves the model as it was."""
 
-    def phases(self, frozen: bool) -> tuple[Phase, ...]:
-        """Train, score, cut."""
-        return (Train(), Estimate(), Cut())
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
+        """Train, score, cut, repair."""
+        return (Train(), Estimate(), Cut(), Repair())
 
     def passes(self, blocks: int, k: int) -> int:
         """How often it computes the gradient of every example, to keep `k` of so many blocks."""

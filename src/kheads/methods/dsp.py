@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -9,15 +10,18 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from kheads.blocks.fields import NotNegative, OneOf, Positive, Steps
+from kheads.blocks.fields import NotNegative, OneOf, Positive, Share, Steps
 from kheads.methods.base import Goal, Learned, Moment, Options, Schedule, as_steps
 from kheads.methods.look import Look
+from kheads.methods.phases import GENTLE, Cut, LearnGates, Outline, Phase, Repair, Train
 from kheads.subset import anneal, gumbel, soft_top_k
 
 # The paper: tau cools down in 25,000 of about 36,800 steps (Table 2; 3 epochs of MNLI at batch 32).
 PAPER_COOLDOWN = 0.68
 SILENT = 1e-8  # a smaller gate is closed
-
+# Measured in experiments/LOG.md: few heads need the longer training after the choice, many heads the longer way to it.
+FEW = 0.1  # share of the heads below which few are kept
+EARLY: Options = {"warmup": 0.2, "cooldown": 0.15, "budget_cooldown": 0.15, "noise_cooldown": 0.35}
 
 PRESETS: Mapping[str, Options] = {
     "paper": {},
@@ -31,8 +35,10 @@ PRESETS: Mapping[str, Options] = {
         "cooldown": 0.35,
         "budget_cooldown": 0.35,
         "noise_cooldown": 0.65,
+        "few": FEW,
     },
-    # The same for a frozen model, which has nothing to learn before heads leave and cannot adapt afterwards.
+    # The same for a model that is trained already, which has nothing to learn before heads leave: a frozen one, which
+    # cannot adapt afterwards, or one that trains on once it is cut and repaired.
     "frozen": {
         "relaxation": "threshold",
         "tau_start": 1.0,
@@ -79,6 +85,10 @@ class DSP(Learned):
         warmup: How long all heads stay open.
         budget_cooldown: How long the sum of the gates takes from all heads to K after the warm-up, by a cubic; 0 means
             it is K throughout. When it has arrived, the gates are the hard subset.
+        few: Where a smaller share of the heads than this is kept, they are chosen early, by 35 % of the training; 0
+            never does.
+        choice: How much of the training the choice takes where the model is trained already; then it is cut, repaired,
+            and trained on.
     """
 
     reference: ClassVar[str] = "Li, Cotterell and Sachan 2021, sections 3 and 4.3"
@@ -98,21 +108,29 @@ class DSP(Learned):
     noise_cooldown: Steps = 0
     warmup: Steps = 0
     budget_cooldown: Steps = 0
+    few: Share = 0
+    choice: Share = 0.4
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.budget_cooldown and self.relaxation != "threshold":
-            raise ValueError('`budget_cooldown` makes k fractional, which needs relaxation="threshold".')
+        if (self.budget_cooldown or self.few) and self.relaxation != "threshold":
+            raise ValueError('`budget_cooldown` and `few` make k fractional, which needs relaxation="threshold".')
 
     @classmethod
-    def usual_preset(cls, frozen: bool) -> str:
+    def usual_preset(cls, outline: Outline) -> str:
         """The better one wherever both were measured."""
-        return "frozen" if frozen else "short"
+        return "frozen" if outline.frozen or (outline.trained and outline.repairs) else "short"
 
     @classmethod
     def look_in(cls, frozen: bool) -> Look:
         """The paper compares both, so each has a colour."""
         return Look("Pipelined DSP", slot=1, marker="diamond", dash="dashdot") if frozen else cls.look
+
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
+        """A trained model learns its gates for a part of the training; cut and repaired, it trains on with the rest."""
+        if outline.frozen or not (outline.trained and outline.repairs):
+            return super().phases(outline)
+        return (LearnGates(steps=self.choice), Cut(), Repair(), Train(stage="pruned", name="adapt", rate=GENTLE))
 
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Eqs. 10-19: perturb the weights and relax the top-K, at the moment's temperature and budget.
@@ -120,13 +138,19 @@ class DSP(Learned):
         Differs: a gate below `SILENT` is 0. It is lost in the rounding of float32 anyway, and what it multiplies would
         sink into denormal numbers, with which a CPU takes up to fifty times as long for a training step.
         """
-        budget = self.budget(goal, moment)
+        paced = self.paced(goal)
+        budget = paced.budget(goal, moment)
         if budget == goal.total:
             return torch.ones_like(w)
-        if self.budget_cooldown and budget == goal.k:
+        if paced.budget_cooldown and budget == goal.k:
             return goal.mask(w)
-        logits = w + self._noise_scale(moment) * gumbel(len(w), moment.generator()).to(w.device)
-        return torch.hardshrink(self._relaxed(logits, goal, budget, self.temperature(moment)), SILENT)
+        logits = w + paced._noise_scale(moment) * gumbel(len(w), moment.generator()).to(w.device)
+        return torch.hardshrink(self._relaxed(logits, goal, budget, paced.temperature(moment)), SILENT)
+
+    def paced(self, goal: Goal) -> DSP:
+        """The method with the schedule that suits how many heads are kept."""
+        early = goal.k < self.few * goal.total
+        return dataclasses.replace(self, **EARLY) if early else self
 
     def _relaxed(self, logits: Tensor, goal: Goal, budget: float, tau: float) -> Tensor:
         """The soft top-K, of every pool where constraints split the heads; protected heads are open."""
@@ -161,7 +185,8 @@ class DSP(Learned):
 
     def status(self, goal: Goal, moment: Moment) -> dict[str, float]:
         """Temperature and budget."""
-        return {"temperature": self.temperature(moment), "budget": float(self.budget(goal, moment))}
+        paced = self.paced(goal)
+        return {"temperature": paced.temperature(moment), "budget": float(paced.budget(goal, moment))}
 
     def _noise_scale(self, moment: Moment) -> float:
         return self.noise * (1 - moment.fraction(self.noise_cooldown) if self.noise_cooldown else 1)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kheads.methods.phases import Outline
+
 if TYPE_CHECKING:
     from kheads.methods.base import Method
 
@@ -20,11 +22,12 @@ BUILT_IN = {
     "ste": "kheads.methods.ste:STE",
     "voita": "kheads.methods.voita:Voita",
     "michel": "kheads.methods.michel:Michel",
+    "surgeon": "kheads.methods.surgeon:Surgeon",
     "retrain": "kheads.methods.retrain:Retrain",
     "random": "kheads.methods.random:Random",
 }
 DEFAULT = "dsp"
-BASELINES = ("retrain", "michel")  # what a demo shows beside the default: the one to beat, and the usual one
+DEFAULT_TRAINED = "surgeon"  # where the model can do the task already
 UNPRUNED = "none"
 
 
@@ -66,7 +69,12 @@ def key_of(method: Method | type[Method]) -> str:
     return next((key for key, place in BUILT_IN.items() if place == path), path)
 
 
-def as_method(given: Any, task: str | None = None, frozen: bool = False) -> Method:
+def default(trained: bool) -> str:
+    """The method to take unless one is named."""
+    return DEFAULT_TRAINED if trained else DEFAULT
+
+
+def as_method(given: Any, task: str | None = None, outline: Outline | None = None) -> Method:
     """A method from what a user gave: a key, a class, or an instance, which is taken as it is."""
     from kheads.methods.base import Method
 
@@ -78,7 +86,7 @@ def as_method(given: Any, task: str | None = None, frozen: bool = False) -> Meth
             f"`method` must be one of {', '.join(BUILT_IN)}, a class or an instance of a method; "
             f"got {type(given).__name__}."
         )
-    return cls.configured(task=task, frozen=frozen)
+    return cls.configured(task=task, outline=outline or Outline())
 
 
 def _loaded(path: str) -> type[Method]:

@@ -12,7 +12,7 @@ from kheads.blocks.fields import Steps
 from kheads.methods.base import Estimated, Evidence, Goal
 from kheads.methods.look import Look
 from kheads.methods.michel import gradient_scores, per_site_norm
-from kheads.methods.phases import Cut, Estimate, Phase, Train
+from kheads.methods.phases import Cut, Estimate, Outline, Phase, Repair, Train
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Retrain(Estimated):
     before_cut: Steps = 1 / 3
     normalised: bool = True
 
-    def phases(self, frozen: bool) -> tuple[Phase, ...]:
-        """A part of the training, one cut, and the rest of it."""
-        first = Train(self.before_cut, stage="whole")
-        return (first, Estimate(), Cut(), Train(stage="pruned", name="retrain"))
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
+        """A part of the training, one cut, and the rest of it; of a trained model, all of it comes after the cut."""
+        first = () if outline.trained else (Train(self.before_cut, stage="whole"),)
+        return (*first, Estimate(), Cut(), Repair(), Train(stage="pruned", name="retrain"))
 
     def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
         """What comes before the cut never hears of K."""

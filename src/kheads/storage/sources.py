@@ -129,17 +129,15 @@ def is_pruned(source: str | Path) -> bool:
 
 
 def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
-    """Loads a model for sequence classification, and says whether it is trained for that: no part of it is new.
+    """Loads a model for sequence classification, and says whether it was one before, maybe for other labels.
+
+    A last layer for another number of labels is replaced by a new one, and what the folder lacks starts at random.
 
     Args:
         source: a folder or hub name.
         **options: how many labels it needs and what they are called.
     """
-    source = resolve(source)
-    if is_pruned(source):
-        return _with_labels(load(source), source, options), True
-    model, report = _loaded(source, transformers.AutoModelForSequenceClassification, **options)
-    return model, not report["missing_keys"]
+    return _classifier(resolve(source), transformers.AutoModelForSequenceClassification, options)
 
 
 def trained_classifier(source: str | Path) -> PreTrainedModel:
@@ -156,24 +154,14 @@ def language_model(source: str | Path) -> PreTrainedModel:
     return model
 
 
-def image_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool, str | None]:
-    """Loads a model for image classification: whether no part of it is new, and a remark if it had other labels.
+def image_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
+    """Loads a model for image classification, and says the same of it as `classifier`."""
+    return _classifier(resolve(source), transformers.AutoModelForImageClassification, options)
 
-    Args:
-        source: a folder or hub name.
-        **options: how many labels it needs and what they are called.
-    """
-    source, auto = resolve(source), transformers.AutoModelForImageClassification
-    if is_pruned(source):
-        return _with_labels(_of_kind(load(source), source, auto), source, options), True, None
-    had = len(labels(source))
-    model, report = _loaded(source, auto, ignore_mismatched_sizes=True, **options)
-    for name, found, wanted in sorted(report["mismatched_keys"]):
-        if (found[0], *wanted) != (had, options["num_labels"], *found[1:]):
-            raise SourceError(f"{source} does not fit its own config: {name} has shape {list(found)}.")
-    new = f"The last layer for {had} labels was replaced by a new one for {options['num_labels']}."
-    able = not report["mismatched_keys"] and not report["missing_keys"]
-    return model, able, new if report["mismatched_keys"] else None
+
+def trained_image_classifier(source: str | Path) -> PreTrainedModel:
+    """Loads a model that classifies images already, pruned or not, with the labels it has."""
+    return _trained(resolve(source), transformers.AutoModelForImageClassification, "image classification")
 
 
 def labels(source: str | Path) -> list[str]:
@@ -334,10 +322,22 @@ def _trained(source: str, auto: Any, what: str) -> PreTrainedModel:
     return model
 
 
+def _classifier(source: str, auto: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, bool]:
+    if is_pruned(source):
+        return _with_labels(_of_kind(load(source), source, auto), source, options), True
+    had = len(labels(source))
+    model, report = _loaded(source, auto, ignore_mismatched_sizes=True, **options)
+    for name, found, wanted in sorted(report["mismatched_keys"]):
+        if (found[0], *wanted) != (had, options.get("num_labels", had), *found[1:]):
+            raise SourceError(f"{source} does not fit its own config: {name} has shape {list(found)}.")
+    return model, not report["missing_keys"]
+
+
 def _with_labels(model: PreTrainedModel, source: str, options: dict[str, Any]) -> PreTrainedModel:
     wanted = options.get("num_labels", model.config.num_labels)
     if model.config.num_labels != wanted:
         raise SourceError(f"{source} was pruned for {model.config.num_labels} labels, and this task has {wanted}.")
+    model.config.update(options)
     return model
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from kheads.tasks.files import DataError, Table, read_table, stem, tabulate
 from kheads.tasks.glue_data import GLUE, labelled, load_glue, renumbered
-from kheads.tasks.labelling import classified, label_words, scored
+from kheads.tasks.labelling import classified, label_words, model_counts, scored, texts_alone
 from kheads.tasks.metrics import FUNCTIONS, METRICS, REGRESSION
+from kheads.tasks.outputs import Meaning
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.tokens import CHARACTERS_AT_ONCE
 
@@ -27,8 +28,8 @@ ROWS_AT_ONCE = 1000
 class Encoded:
     """A task in token ids, for `DataCollatorWithPadding` to pad.
 
-    The columns are what the tokenizer gives (`input_ids`, `attention_mask`, ...), `labels`, and `length`, which the
-    Trainer groups by.
+    The columns are what the tokenizer gives (`input_ids`, `attention_mask`, ...), `labels` where the task has them, and
+    `length`, which the Trainer groups by.
     """
 
     train: Dataset
@@ -42,12 +43,15 @@ class ClassificationTask:
     Attributes:
         name: the GLUE task, or the name of the training file.
         labels: label words; a label's number is its place here. Empty for scores (regression).
-        train: columns `text`, `text_pair` where there are two texts, and `label`; no rows if only evaluation was asked.
+        train: columns `text`, `text_pair` where there are two texts, and `label` where it has labels; no rows if only
+            evaluation was asked.
         evals: evaluation sets by name, with the same columns.
         metric: the headline metric, a key of `METRICS`; higher is better.
         dropped: how many rows had no label and were left out, by set ("train" and the names of `evals`).
         totals: how many rows each set had before `sample`.
         seed: what `sample` drew with; None if it was not called.
+        able: whether a model's outputs, as it was said what they are called, are the labels already.
+        remark: what was taken for granted of those outputs, or why they are not the labels; may be empty.
     """
 
     name: str
@@ -58,6 +62,13 @@ class ClassificationTask:
     dropped: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
     seed: int | None = None
+    able: bool = False
+    remark: str = ""
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the training data has labels."""
+        return "label" in self.train.column_names
 
     @property
     def is_regression(self) -> bool:
@@ -87,7 +98,8 @@ class ClassificationTask:
             for name, rows in {"train": self.train, **self.evals}.items()
             if len(rows) < self.totals.get(name, 0)
         ]
-        return (*left_out, *drawn)
+        bare = [] if self.labelled else ["train: there are no labels; what the model says itself stands in for them."]
+        return (*bare, *left_out, *drawn)
 
     def sample(self, max_train: int | None = None, max_eval: int | None = None, seed: int = 0) -> ClassificationTask:
         """Returns the task with random subsets of its rows, in their order; the same seed gives the same rows.
@@ -158,7 +170,7 @@ def glue(name: str, labels: Sequence[str] | None = None) -> ClassificationTask:
         sets = {key: renumbered(rows, words, labels) for key, rows in sets.items()}
         words = tuple(labels)
     dropped = {key: count for key, (_, count) in kept.items()}
-    return _task(name, words, sets, task.metric, dropped)
+    return _task(name, Meaning(words, False), sets, task.metric, dropped)
 
 
 def from_files(
@@ -167,11 +179,12 @@ def from_files(
     columns: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
     metric: str | None = None,
+    outputs: Sequence[str] = (),
 ) -> ClassificationTask:
     """Reads a task from files: jsonl, csv, tsv or parquet, the text ones also as .gz.
 
     Args:
-        train: the training file; None to evaluate only.
+        train: the training file; None to evaluate only. With `outputs` it may have no labels, and then also be .txt.
         evals: the evaluation file, or several by name.
         columns: which columns hold "text", "text_pair" and "label"; those not named are found by their usual names.
         labels: label words in the order of the model's outputs; in files, words in any case or numbers stand for them.
@@ -180,12 +193,14 @@ def from_files(
         metric: the headline metric, a key of `METRICS`. By default "pearson" (scores, not classes) if the column of
             the labels is called score and no `labels` are given, else "accuracy". "f1" takes the second label as the
             positive one.
+        outputs: what a trained model calls its outputs, in their order. Where they are the labels of the data, in any
+            case, their order counts; where they have no names (LABEL_0, ...), they are taken in the order above.
     """
     evals = dict(evals) if isinstance(evals, Mapping) else {"validation": evals}
     _check_names(evals)
     paths = evals if train is None else {"train": train, **evals}
-    tables = {name: read_table(path, columns) for name, path in paths.items()}
-    return _from_tables(stem(next(iter(paths.values()))), tables, labels, metric)
+    tables = {name: read_table(path, columns, name != "train" or not outputs) for name, path in paths.items()}
+    return _from_tables(stem(next(iter(paths.values()))), tables, labels, metric, outputs)
 
 
 def from_rows(
@@ -218,17 +233,33 @@ def _check_names(evals: Mapping[str, Any]) -> None:
 
 
 def _task(
-    name: str, labels: tuple[str, ...], sets: dict[str, Dataset], metric: str, dropped: dict[str, int]
+    name: str, found: Meaning, sets: dict[str, Dataset], metric: str, dropped: dict[str, int]
 ) -> ClassificationTask:
     evals = {key: rows for key, rows in sets.items() if key != "train"}
     train = sets["train"] if "train" in sets else _none_of(next(iter(evals.values())))
     totals = {key: len(rows) for key, rows in sets.items()}
-    return ClassificationTask(name, labels, train, evals, metric, dropped, totals)
+    return ClassificationTask(
+        name, found.labels, train, evals, metric, dropped, totals, able=found.able, remark=found.note
+    )
 
 
 def _from_tables(
-    name: str, tables: dict[str, Table], labels: Sequence[str] | None, metric: str | None
+    name: str,
+    tables: dict[str, Table],
+    labels: Sequence[str] | None,
+    metric: str | None,
+    outputs: Sequence[str] = (),
 ) -> ClassificationTask:
+    _check_texts(tables)
+    if metric is None:
+        metric = "accuracy" if labels is not None else _usual_metric(tables, outputs)
+    found = label_words(tables, labels, metric, outputs)
+    built = {key: _rows(table, found, metric) for key, table in tables.items()}
+    dropped = {key: len(tables[key].texts) - len(rows) for key, rows in built.items()}
+    return _task(name, found, built, metric, dropped)
+
+
+def _check_texts(tables: dict[str, Table]) -> None:
     first = next(iter(tables.values()))
     for table in tables.values():
         if (table.pairs is None) != (first.pairs is None):
@@ -236,15 +267,19 @@ def _from_tables(
                 f"{table.origin}, {table.unit} 1: each row must have {_how_many_texts(first)}, as in {first.origin}; "
                 f"got {_how_many_texts(table)}; name the columns with `columns`."
             )
-    if metric is None:
-        metric = REGRESSION if labels is None and first.columns.label.lower() == "score" else "accuracy"
-    words = label_words(tables, labels, metric)
-    built = {
-        key: scored(table) if metric == REGRESSION else classified(table, words, given=labels is not None)
-        for key, table in tables.items()
-    }
-    dropped = {key: len(tables[key].labels) - len(rows) for key, rows in built.items()}
-    return _task(name, words, built, metric, dropped)
+
+
+def _usual_metric(tables: dict[str, Table], outputs: Sequence[str]) -> str:
+    if model_counts(tables, outputs):
+        return REGRESSION if len(outputs) == 1 else "accuracy"
+    column = next(iter(tables.values())).columns.label or ""
+    return REGRESSION if column.lower() == "score" else "accuracy"
+
+
+def _rows(table: Table, found: Meaning, metric: str) -> Dataset:
+    if not table.labelled:
+        return texts_alone(table)
+    return scored(table) if metric == REGRESSION else classified(table, found)
 
 
 def _how_many_texts(table: Table) -> str:
@@ -275,7 +310,7 @@ def _encode(rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) 
     longest = max(_longest(rows, name) for name in texts)
     size = max(1, min(ROWS_AT_ONCE, CHARACTERS_AT_ONCE // (longest + 1)))
     encoded = rows.map(_encode_batch, batched=True, batch_size=size, remove_columns=texts, fn_kwargs=settings)
-    return encoded.rename_column("label", "labels")
+    return encoded.rename_column("label", "labels") if "label" in encoded.column_names else encoded
 
 
 def _longest(rows: Dataset, column: str) -> int:

@@ -6,6 +6,7 @@
 | .csv | comma-separated, a header, quotes as spreadsheets write them |
 | .tsv | tab-separated, a header, no quoting: a quote is a character of the text, as in GLUE's own files |
 | .parquet | a table |
+| .txt | a text on each line; only for training without labels |
 
 Text files are UTF-8 and may be compressed (.gz). A line, and so a text, has at most `MOST_BYTES`: a tokenizer needs two
 hundred times the memory of what it reads at once.
@@ -19,7 +20,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -50,11 +51,11 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one file that hold the texts and the label."""
+    """The columns of one file that hold the texts and the label; None for what it does not have."""
 
     text: str
     text_pair: str | None
-    label: str
+    label: str | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Table:
         columns: the columns that were read.
         texts: the text, or the first of two, of each row.
         pairs: the second text of each row; None if the file has one text a row.
-        labels: the label of each row; whole numbers without sign, zeros or point that say nothing ("1", never "+01.0").
+        labels: the label of each row, none if the file has no labels; whole numbers without sign, zeros or point that
+            say nothing ("1", never "+01.0").
         first_seen: the number of the first row with each label.
     """
 
@@ -79,20 +81,28 @@ class Table:
     labels: list[str]
     first_seen: dict[str, int]
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the file has labels."""
+        return self.columns.label is not None
+
     def where(self, label: str) -> str:
         """The place of the first row with this label."""
         return f"{self.origin}, {self.unit} {self.first_seen[label]}"
 
 
-def read_table(path: str | Path, columns: Mapping[str, str] | None = None) -> Table:
+def read_table(path: str | Path, columns: Mapping[str, str] | None = None, labelled: bool = True) -> Table:
     """Reads a file of texts and labels.
 
     Args:
         path: a file with one of the extensions above.
         columns: which columns hold "text", "text_pair" and "label"; those not named are found by their usual names.
+        labelled: whether there must be labels.
     """
     path = Path(path)
-    return tabulate(read_rows(path), str(path), unit_of(path), columns)
+    if not labelled and _is_plain(path):
+        return tabulate(_text_rows(path), str(path), "line", labelled=False)
+    return tabulate(read_rows(path), str(path), unit_of(path), columns, labelled)
 
 
 def read_rows(path: Path) -> Numbered:
@@ -122,7 +132,11 @@ def stem(path: str | Path) -> str:
 
 
 def tabulate(
-    rows: Iterable[tuple[int, Any]], origin: str, unit: str = "row", columns: Mapping[str, str] | None = None
+    rows: Iterable[tuple[int, Any]],
+    origin: str,
+    unit: str = "row",
+    columns: Mapping[str, str] | None = None,
+    labelled: bool = True,
 ) -> Table:
     """Takes texts and labels from numbered rows, after checking every one of them.
 
@@ -131,13 +145,14 @@ def tabulate(
         origin: where the rows come from, as errors name it.
         unit: what the numbers count: "line" or "row".
         columns: as for `read_table`.
+        labelled: as for `read_table`.
     """
     rows = iter(rows)
     first = next(rows, None)
     if first is None:
         raise DataError(f"{origin} has no rows; give at least one.")
     try:
-        chosen = choose_columns(list(_mapping(first[1])), columns)
+        chosen = choose_columns(list(_mapping(first[1])), columns, labelled)
     except DataError as error:
         # Where there is a header, it stands there, whichever line the first row has.
         raise DataError(f"{origin}, {unit} 1: {error}") from None
@@ -151,19 +166,23 @@ def tabulate(
             texts.append(_text(row, chosen.text))
             if chosen.text_pair is not None:
                 pairs.append(_text(row, chosen.text_pair))
-            labels.append(_label(row, chosen.label))
+            if chosen.label is not None:
+                labels.append(_label(row, chosen.label))
+                first_seen.setdefault(labels[-1], number)
+            elif _has_label(row, (columns or {}).get("label")):
+                raise DataError("there is a label, and the first row has none; label all rows or none.")
         except DataError as error:
             raise DataError(f"{origin}, {unit} {number}: {error}") from None
-        first_seen.setdefault(labels[-1], number)
     return Table(origin, unit, chosen, texts, pairs if chosen.text_pair is not None else None, labels, first_seen)
 
 
-def choose_columns(names: Sequence[str], columns: Mapping[str, str] | None = None) -> Columns:
+def choose_columns(names: Sequence[str], columns: Mapping[str, str] | None = None, labelled: bool = True) -> Columns:
     """Finds the columns of the texts and the label among `names`, whatever their case.
 
     Args:
         names: the columns of a file.
         columns: the user's choice, as for `read_table`. If it names "text" and no "text_pair", there is one text a row.
+        labelled: whether there must be a label.
     """
     given = dict(columns or {})
     for role in given:
@@ -172,12 +191,19 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str] | None = Non
     if "text_pair" in given and "text" not in given:
         raise ValueError("`columns` names 'text_pair' but not 'text'; name both.")
     found = {name.lower(): name for name in reversed(names)} | {name: name for name in names}
+    bare = not labelled and not _has_label(found, given.get("label"))
     for role, name in given.items():
-        if name not in found and name.lower() not in found:
+        if name not in found and name.lower() not in found and not (bare and role == "label"):
             raise DataError(f"no column {name!r} for `{role}`; the columns are {listed(names)}, name one of them.")
         given[role] = found.get(name, found.get(name.lower(), name))
     text, pair = (given["text"], given.get("text_pair")) if "text" in given else _usual_texts(names, found)
-    return Columns(text, pair, given["label"] if "label" in given else _usual_label(names, found))
+    label = None if bare else given["label"] if "label" in given else _usual_label(names, found)
+    return Columns(text, pair, label)
+
+
+def _has_label(names: Container[str], named: str | None) -> bool:
+    """Whether the column that the user named is there; one of another name would hold something else."""
+    return any(name in names for name in (LABEL_NAMES if named is None else (named, named.lower())))
 
 
 def _usual_texts(names: Sequence[str], found: Mapping[str, str]) -> tuple[str, str | None]:
@@ -240,6 +266,13 @@ def _label(row: Mapping[str, Any], column: str) -> str:
     if value is None or value == "" or isinstance(value, str):
         raise DataError(f"column {column!r} has no label; give one, or -1 to leave the row out.")
     raise DataError(f"column {column!r} must hold a word or a number; got {quoted(value)}.")
+
+
+def _text_rows(path: Path) -> Numbered:
+    check_file(path)
+    for number, line in read_lines(path):
+        if line.strip():
+            yield number, {"text": line.rstrip("\r\n")}
 
 
 def _json_rows(path: Path) -> Numbered:
@@ -389,6 +422,11 @@ _READERS: dict[str, Callable[[Path], Numbered]] = {
 def _extensions(path: Path) -> list[str]:
     """The extension that says the format, and .gz if it follows."""
     return path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether the extension says that the file is plain text."""
+    return [extension.lower() for extension in _extensions(path)] in ([".txt"], [".txt", ".gz"])
 
 
 def holds_rows(path: Path) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from kheads.tasks.files import DataError, gist, listed
+from kheads.tasks.outputs import Meaning, classes
 from kheads.tasks.sampling import check_limits, draw
 from kheads.training.progress import progress
 
@@ -72,6 +73,8 @@ class ImageTask:
         evals: evaluation sets by name.
         totals: how many images each set had before `sample`.
         seed: what `sample` drew with; None if it was not called.
+        able: whether a model's outputs, as it was said what they are called, are the classes already.
+        remark: what was taken for granted of those outputs, or why they are not the classes; may be empty.
     """
 
     labels: tuple[str, ...]
@@ -79,6 +82,8 @@ class ImageTask:
     evals: dict[str, ImageSet]
     totals: dict[str, int] = field(default_factory=dict)
     seed: int | None = None
+    able: bool = False
+    remark: str = ""
 
     @property
     def model_kwargs(self) -> dict[str, Any]:
@@ -115,7 +120,12 @@ class ImageTask:
                 pass
 
 
-def image_folders(train: str | Path | None, evals: Mapping[str, str | Path], labels: Sequence[str] = ()) -> ImageTask:
+def image_folders(
+    train: str | Path | None,
+    evals: Mapping[str, str | Path],
+    labels: Sequence[str] | None = None,
+    outputs: Sequence[str] = (),
+) -> ImageTask:
     """Finds the images of a task: folders with one subfolder for each class.
 
     Hidden files are skipped; every other file must be an image.
@@ -123,21 +133,32 @@ def image_folders(train: str | Path | None, evals: Mapping[str, str | Path], lab
     Args:
         train: the folder of the training images; None to evaluate only.
         evals: the folders of the evaluation images, by name.
-        labels: the classes that the model knows, in its order. Where they are not those of the training folder, the
-            training folder's count, sorted.
+        labels: the classes in the order of the model's outputs; by default those of the training folder, sorted.
+        outputs: what a trained model calls its outputs, in their order. Where they are the classes, in any case, their
+            order counts; where they have no names (LABEL_0, ...), they are taken for the classes, sorted.
     """
     if "train" in evals:
         raise ValueError("An evaluation set cannot be called 'train'; give it another name.")
-    words = tuple(labels)
-    if train is not None:
-        classes = [folder.name for folder in _class_folders(Path(train))]
-        words = words if sorted(words) == sorted(classes) else tuple(classes)
-        if len(words) < 2:
-            raise DataError(f"{train} must have a subfolder for each of two or more classes; got {listed(words)}.")
-    sets = {name: _image_set(Path(path), words) for name, path in evals.items()}
-    trained = None if train is None else _image_set(Path(train), words)
+    found = _meaning(train, evals, labels, outputs)
+    sets = {name: _image_set(Path(path), found) for name, path in evals.items()}
+    trained = None if train is None else _image_set(Path(train), found)
     totals = {} if trained is None else {"train": len(trained)}
-    return ImageTask(words, trained, sets, totals | {name: len(images) for name, images in sets.items()})
+    totals |= {name: len(images) for name, images in sets.items()}
+    return ImageTask(found.labels, trained, sets, totals, able=found.able, remark=found.note)
+
+
+def _meaning(
+    train: str | Path | None,
+    evals: Mapping[str, str | Path],
+    labels: Sequence[str] | None,
+    outputs: Sequence[str],
+) -> Meaning:
+    """The classes in the order of the model's outputs; training shows every class, evaluation need not."""
+    folders = evals.values() if train is None else (train,)
+    words = list(dict.fromkeys(place.name for folder in folders for place in _class_folders(Path(folder))))
+    if train is not None and labels is None and len(words) < 2:
+        raise DataError(f"{train} must have a subfolder for each of two or more classes; got {listed(words)}.")
+    return classes(words, outputs, labels, every=train is not None)
 
 
 def read_image(path: Path, mode: str = "RGB") -> Image.Image:
@@ -168,16 +189,16 @@ def _class_folders(folder: Path) -> list[Path]:
     return entries
 
 
-def _image_set(folder: Path, labels: Sequence[str]) -> ImageSet:
-    numbers = {word: index for index, word in enumerate(labels)}
+def _image_set(folder: Path, known: Meaning) -> ImageSet:
     found: list[tuple[Path, int]] = []
     for place in _class_folders(folder):
-        if place.name not in numbers:
-            raise DataError(f"{place} is not one of the classes {listed(labels)}; rename it or remove it.")
+        number = known.place(place.name)
+        if number is None:
+            raise DataError(f"{place} is not one of the classes {listed(known.labels)}; rename it or remove it.")
         paths = sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
         if not paths:
             raise DataError(f"{place} has no images; add some or remove it.")
-        found += [(path, numbers[place.name]) for path in paths]
+        found += [(path, number) for path in paths]
     return ImageSet(tuple(path for path, _ in found), tuple(label for _, label in found))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kheads.tasks.files import DataError, Table, listed, quoted
-from kheads.tasks.glue_data import GLUE
 from kheads.tasks.metrics import METRICS, REGRESSION
+from kheads.tasks.outputs import DATA, Meaning, classes, needs_labels, score, unlike
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -21,27 +21,57 @@ UNLABELLED = ("-1", "-")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+(e[+-]?\d+)?")
 
 
-def label_words(tables: dict[str, Table], labels: Sequence[str] | None, metric: str) -> tuple[str, ...]:
-    """The label words in the order of the model's outputs: those given, or those of the training file."""
+def label_words(
+    tables: dict[str, Table], labels: Sequence[str] | None, metric: str, outputs: Sequence[str] = ()
+) -> Meaning:
+    """The label words in the order of the model's outputs: those given, the model's, or those of the training file."""
     if metric not in METRICS:
         raise ValueError(f"`metric` must be one of {', '.join(METRICS)}; got {metric!r}.")
     if metric == REGRESSION:
-        if labels:
-            raise ValueError(f"`metric` 'pearson' is for scores, which have no labels; got {listed(labels)}.")
-        return ()
-    if labels is None and "train" not in tables:
+        return score(outputs, labels)
+    found = _trained_words(tables, labels, outputs) if _learns(tables) else _known_words(tables, labels, outputs)
+    if metric == "f1" and len(found.labels) != 2:
+        raise ValueError(f"`metric` 'f1' needs two labels; got {len(found.labels)} ({listed(found.labels)}).")
+    return found
+
+
+def model_counts(tables: dict[str, Table], outputs: Sequence[str]) -> bool:
+    """Whether the labels are those of a trained model, because no training data says otherwise."""
+    return bool(outputs) and not _learns(tables)
+
+
+def _learns(tables: dict[str, Table]) -> bool:
+    return "train" in tables and tables["train"].labelled
+
+
+def _trained_words(tables: dict[str, Table], labels: Sequence[str] | None, outputs: Sequence[str]) -> Meaning:
+    """From training data, which shows every label."""
+    found = classes(_words(tables["train"], outputs), outputs, labels)
+    if found.whose == DATA:
+        _check_words(tables)
+    return found
+
+
+def _known_words(tables: dict[str, Table], labels: Sequence[str] | None, outputs: Sequence[str]) -> Meaning:
+    """From evaluation data, which need not show every label of the model."""
+    if labels is None and not outputs:
         raise ValueError("`labels` must be given when there is no training file to take them from.")
-    words = _inferred_labels(tables) if labels is None else tuple(str(label) for label in labels)
-    if len(set(words)) != len(words) or len(words) < 2:
-        raise ValueError(f"`labels` must be two or more different words; got {listed(words)}.")
-    if metric == "f1" and len(words) != 2:
-        raise ValueError(f"`metric` 'f1' needs two labels; got {len(words)} ({listed(words)}).")
-    return words
+    evals = [table for name, table in tables.items() if name != "train"]
+    words = list(dict.fromkeys(word for table in evals for word in _words(table, outputs)))
+    found = classes(words, outputs, labels, every=False)
+    if not found.able and "train" in tables:
+        raise needs_labels(tables["train"].origin, unlike(outputs, listed(words)))
+    return found
 
 
-def _inferred_labels(tables: dict[str, Table]) -> tuple[str, ...]:
+def _words(table: Table, outputs: Sequence[str]) -> list[str]:
+    return [word for word in table.first_seen if word not in UNLABELLED or word in outputs]
+
+
+def _check_words(tables: dict[str, Table]) -> None:
+    """Refuses labels that look like mistakes, where nobody but the training file says what they are."""
     train = tables["train"]
-    words = [word for word in train.first_seen if word not in UNLABELLED]
+    words = _words(train, ())
     for word in words:
         if _DECIMAL.fullmatch(word):
             raise DataError(
@@ -60,39 +90,18 @@ def _inferred_labels(tables: dict[str, Table]) -> tuple[str, ...]:
                 f"{train.where(word)}: label {quoted(word)} is in no evaluation set; correct it, or pass `labels` "
                 "if it is meant."
             )
-    return _ordered(words)
 
 
-def _ordered(words: list[str]) -> tuple[str, ...]:
-    """GLUE's words in GLUE's order, numbers by value, other words sorted."""
-    for task in GLUE.values():
-        if sorted(task.labels) == sorted(word.lower() for word in words):
-            return tuple(sorted(words, key=lambda word: task.labels.index(word.lower())))
-    if all(word.removeprefix("-").isdecimal() for word in words):
-        return tuple(sorted(words, key=int))
-    return tuple(sorted(words))
-
-
-def classified(table: Table, labels: tuple[str, ...], given: bool) -> Dataset:
+def classified(table: Table, found: Meaning) -> Dataset:
     """The rows that have a label, with its number."""
-    known = {word: index for index, word in enumerate(labels)}
-    if given:
-        # A model's own labels may be written otherwise in a file: in another case, or as numbers.
-        known = {word.lower(): index for word, index in known.items()} | known
-        if not any(word.isdecimal() for word in labels):
-            known |= {str(index): index for index in range(len(labels))}
-    numbers: dict[str, int] = {}
-    for word in table.first_seen:
-        index = known.get(word, known.get(word.lower()) if given else None)
-        if index is not None:
-            numbers[word] = index
-        elif word not in UNLABELLED:
-            source = "`labels`" if given else "the labels of the training file"
+    numbers = {word: found.place(word) for word in table.first_seen}
+    for word, number in numbers.items():
+        if number is None and word not in UNLABELLED:
             raise DataError(
-                f"{table.where(word)}: label {quoted(word)} is not one of {source}: {listed(labels)}; correct it, or "
-                "pass the right `labels`."
+                f"{table.where(word)}: label {quoted(word)} is not one of {found.whose}: {listed(found.labels)}; "
+                "correct it, or pass the right `labels`."
             )
-    return _dataset(table, [numbers.get(word) for word in table.labels], "int64")
+    return _dataset(table, [numbers[word] for word in table.labels], "int64")
 
 
 def scored(table: Table) -> Dataset:
@@ -112,17 +121,29 @@ def scored(table: Table) -> Dataset:
     return _dataset(table, [scores[word] for word in table.labels], "float32")
 
 
+def texts_alone(table: Table) -> Dataset:
+    """All rows, without labels."""
+    from datasets import Dataset
+
+    return Dataset.from_dict(_text_columns(table))
+
+
 def _dataset(table: Table, labels: Sequence[float | None], kind: str) -> Dataset:
     """A dataset of the rows whose label is not None."""
     import pyarrow
     from datasets import Dataset
 
-    texts = {"text": table.texts} | ({} if table.pairs is None else {"text_pair": table.pairs})
-    # Arrow makes these columns several times faster than `from_dict` makes them from lists.
-    columns = {name: pyarrow.array(column, pyarrow.string()) for name, column in texts.items()}
-    rows = Dataset.from_dict(columns | {"label": pyarrow.array(labels, kind)})
+    rows = Dataset.from_dict(_text_columns(table) | {"label": pyarrow.array(labels, kind)})
     if None in labels:
         rows = rows.select([index for index, label in enumerate(labels) if label is not None])
     if not len(rows):
         raise DataError(f"{table.origin} has no row with a label; give at least one.")
     return rows
+
+
+def _text_columns(table: Table) -> dict[str, Any]:
+    import pyarrow
+
+    texts = {"text": table.texts} | ({} if table.pairs is None else {"text_pair": table.pairs})
+    # Arrow makes these columns several times faster than `from_dict` makes them from lists.
+    return {name: pyarrow.array(column, pyarrow.string()) for name, column in texts.items()}

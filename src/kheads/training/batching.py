@@ -66,6 +66,21 @@ def token_batches(lengths: Lengths, budget: int, seed: int | None = None) -> lis
     return batches
 
 
+def small_batches(lengths: Sequence[int] | None, count: int, size: int, tokens: int) -> list[list[int]]:
+    """Cuts examples into batches of at most `size` examples and `tokens` tokens, similar lengths together.
+
+    An example that is longer than that is a batch of its own.
+
+    Args:
+        lengths: the tokens of each example; None where they are not texts, and stay in their order.
+        count: how many examples there are.
+        size: the most examples of a batch.
+        tokens: the most tokens of a batch, padding counted.
+    """
+    batches = token_batches(lengths, max(tokens, *lengths)) if lengths else [list(range(count))]
+    return [batch[start : start + size] for batch in batches for start in range(0, len(batch), size)]
+
+
 def check_budget(longest: int, budget: int) -> None:
     """Raises if the longest example does not fit into a batch."""
     if longest > budget:

@@ -21,7 +21,7 @@ from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
 from kheads.methods.base import Goal, Method
 from kheads.methods.finite import check_weights
-from kheads.methods.phases import LearnGates
+from kheads.methods.phases import LearnGates, Outline
 from kheads.methods.registry import DEFAULT, as_method, key_of
 from kheads.surgery.gates import attach as attach_gates
 from kheads.surgery.gates import detach
@@ -53,8 +53,8 @@ def attach(
     model = unwrap(model)
     check_weights(model)
     frozen = not any(parameter.requires_grad for parameter in model.parameters())
-    chosen: Any = as_method(method, frozen=frozen)
-    if not any(isinstance(phase, LearnGates) for phase in chosen.phases(frozen)):
+    chosen: Any = as_method(method, outline=Outline(frozen))
+    if not any(isinstance(phase, LearnGates) for phase in chosen.phases(Outline(frozen))):
         raise ValueError(
             f"`attach` needs a method that learns gates; {key_of(chosen)} scores a trained model: use kheads.prune."
         )

@@ -45,6 +45,7 @@ from kheads.training.checkpoints import (
     seal,
     set_aside,
 )
+from kheads.training.distillation import Teacher
 from kheads.training.hooks import check_hooks
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
@@ -70,6 +71,7 @@ class GatedTrainerMixin(_Base):
         *args: as for Trainer.
         gates: gates that are attached to the model.
         batch_tokens: make training batches of at most so many tokens, instead of so many examples.
+        teacher: what the model learns from besides the labels, or instead of them.
         quiet: do not print remarks about a training that cannot work; `remarks` has them either way.
         **kwargs: as for Trainer. With `disable_tqdm` in `args` nothing shows how far it is; otherwise a bar does, or a
             line now and then where there is no terminal.
@@ -88,6 +90,7 @@ class GatedTrainerMixin(_Base):
         *args: Any,
         gates: LearnedGates | None = None,
         batch_tokens: int | None = None,
+        teacher: Teacher | None = None,
         quiet: bool = False,
         **kwargs: Any,
     ):
@@ -95,7 +98,7 @@ class GatedTrainerMixin(_Base):
         super().__init__(*args, **kwargs)
         # A model that another trainer has evaluated counts as prepared, and every process would train it on its own.
         vars(self.model).pop("_is_accelerate_prepared", None)
-        self.gates, self.batch_tokens = gates, batch_tokens
+        self.gates, self.batch_tokens, self.teacher = gates, batch_tokens, teacher
         self._order: LengthGroups | TokenBatches | None = None  # the sampler, if its order depends on the epoch
         self.model_accepts_loss_kwargs = False
         self._items = 0.0
@@ -222,9 +225,12 @@ class GatedTrainerMixin(_Base):
         """In training: the micro-batch's share of the step's mean loss, and of the penalty."""
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs)
-        share, labels = self._share(inputs), inputs.get("labels")
-        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
-        self._doubts.see(loss, labels, self.state)
+        share, given = self._share(inputs), dict(inputs)  # Trainer may take the labels out of the inputs
+        loss, outputs = self._loss_of_labels(model, inputs)
+        self._doubts.see(loss, given.get("labels"), self.state)
+        if self.teacher is not None:
+            with self.accelerator.autocast():  # the student has it in its forward
+                loss = self.teacher.loss(given, outputs, loss, self._shifts_labels)
         penalty = self.gates.penalty() if self.gates is not None else None
         if penalty is not None:
             loss = loss + penalty.to(loss.device, loss.dtype)
@@ -232,6 +238,13 @@ class GatedTrainerMixin(_Base):
             loss = loss + torch.zeros_like(loss, requires_grad=True)
         loss = loss * share
         return (loss, outputs) if return_outputs else loss
+
+    def _loss_of_labels(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Any]:
+        """The mean loss, and what the model answered; with a teacher there need not be labels."""
+        if self.teacher is not None and inputs.get("labels") is None:
+            return None, model(**inputs)
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        return loss, outputs
 
     def _share(self, inputs: dict[str, Any]) -> float:
         # Processes average their gradients, so each counts as many times as there are processes.

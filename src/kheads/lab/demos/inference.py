@@ -1,4 +1,4 @@
-"""The story in minutes: fine-tune a small BERT, keep 12 of its 72 heads, and compare the methods.
+"""The story in minutes: fine-tune a small BERT and keep 12 of its 72 heads, with training, with little, and with none.
 
 Everything comes with the package or from PyPI: the embedded model, and a task of made-up sentence pairs in which word
 order decides. `compare` is also what `benchmarks/bench_demo.py` runs over several seeds.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,7 @@ from transformers import DataCollatorWithPadding, TrainingArguments, set_seed
 from kheads.anatomy import discover
 from kheads.lab import terminal
 from kheads.lab.jobs import made_nli
-from kheads.methods.base import Method
-from kheads.methods.phases import starts_from_trained
-from kheads.methods.registry import BASELINES, DEFAULT, METHODS
+from kheads.methods.registry import DEFAULT, METHODS, default
 from kheads.storage import sources
 from kheads.storage.model_folder import load
 from kheads.storage.new_folder import alone, check_free
@@ -43,7 +41,29 @@ class Recipe:
     lr: float = 2e-4
     train_rows: int = 8000
     eval_rows: int = 1000
-    estimate_examples: int = 512
+    further_steps: int = 140
+    further_lr: float = 1e-4  # halved by the method after its repair
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One line of the story.
+
+    Attributes:
+        label: what was done.
+        result: what came of it.
+        stage: which of its metrics counts.
+        seconds: how long it took, evaluations left out.
+    """
+
+    label: str
+    result: PruneResult
+    stage: str
+    seconds: float
+
+    def accuracy(self) -> float:
+        """The share of right answers on unseen words."""
+        return float(self.result.metrics[self.stage][made_nli.EVALUATION]["accuracy"])
 
 
 def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
@@ -64,19 +84,19 @@ def _tell(output: Path, seed: int, recipe: Recipe) -> None:
         f"The task: does the second sentence follow? For example: {example['text']!r} / {example['text_pair']!r}"
     )
     begin = time.perf_counter()
-    results = compare(task, recipe, seed, say=console.print)
-    label = METHODS[DEFAULT].look.label
-    chosen = results[label]
+    chapters = compare(task, recipe, seed, say=console.print)
+    chosen = chapters[-1].result
     chosen.save(output)
     reloaded = size_of(load(output))
-    console.print(_table(results, task))
-    console.print(f"\nThe heads that {label} kept:")
+    console.print(_table(chapters))
+    console.print("\nThe heads that stay, where the trained model was cut, repaired and trained on:")
     console.print(terminal.head_map(discover(sources.skeleton(sources.EMBEDDED)), _renamed(chosen)))
     console.print(
         f"\nSaved in {output} and loaded again: {reloaded['parameters']:,} parameters. "
         f"All of it took {(time.perf_counter() - begin) / 60:.1f} minutes.\n"
-        "Next, on your own data:\n"
-        "  kheads prune bert-base-uncased -k 12 --train train.jsonl --eval dev.jsonl -o pruned"
+        "Next, on a model and data of your own:\n"
+        "  kheads preview my-model --train train.jsonl --eval dev.jsonl\n"
+        "  kheads prune my-model -k 12 --train train.jsonl --eval dev.jsonl -o small"
     )
 
 
@@ -85,34 +105,34 @@ def made_task(recipe: Recipe, seed: int) -> ClassificationTask:
     return made_nli.made_task(recipe.train_rows, recipe.eval_rows, seed)
 
 
-def compare(task: ClassificationTask, recipe: Recipe, seed: int, say: Any = print) -> dict[str, PruneResult]:
-    """The unpruned model, the default method and the baselines, each in as many steps or on the unpruned model."""
+def compare(task: ClassificationTask, recipe: Recipe, seed: int, say: Any = print) -> list[Chapter]:
+    """The unpruned model; heads learned along with the task; the trained model cut and repaired, and trained on."""
+    joint, afterwards = (METHODS[default(trained)].look.label for trained in (False, True))
     say(f"\n1. Fine-tune the whole model: {recipe.steps} steps.")
     unpruned = _run(task, recipe, seed, None, Plan())
-    results = {UNPRUNED_LABEL: unpruned}
-    for number, method in enumerate(story(), 2):
-        trained = starts_from_trained(method.phases(frozen=False))
-        say(told(number, method, trained, recipe.steps))
-        plan = Plan(estimate_examples=recipe.estimate_examples, trained=trained)
-        model = copy.deepcopy(unpruned.model) if trained else None
-        results[method.look.label] = _run(task, recipe, seed, method, plan, model)
-    return results
+    say(f"2. {joint}: fine-tune anew in as many steps, and learn along the way which heads stay.")
+    learned = _run(task, recipe, seed, DEFAULT, Plan())
+    say(f"3. {afterwards}: take the trained model, cut it, repair it, and train on for {recipe.further_steps} steps.")
+    further = replace(recipe, steps=recipe.further_steps, lr=recipe.further_lr)
+    cut = _run(task, further, seed, None, Plan(trained=True), copy.deepcopy(unpruned.model))
+    untrained = _seconds(cut, "estimate", "repair")
+    return [
+        Chapter(UNPRUNED_LABEL, unpruned, "pruned", _seconds(unpruned, "train")),
+        Chapter(joint, learned, "pruned", _seconds(learned, "gates")),
+        Chapter(f"{afterwards}, cut only", cut, "cut", _seconds(cut, "estimate")),
+        Chapter(f"{afterwards}, repaired, no training", cut, "repaired", untrained),
+        Chapter(f"{afterwards}, and {recipe.further_steps} steps", cut, "pruned", untrained + _seconds(cut, "adapt")),
+    ]
 
 
-def story() -> list[Method]:
-    """The methods that the demo shows, the default first."""
-    return [METHODS[key].configured() for key in (DEFAULT, *BASELINES)]
-
-
-def told(number: int, method: Method, trained: bool, steps: int) -> str:
-    """What a step of the story is about."""
-    where = "on the trained model" if trained else f"in the same {steps} steps"
-    return f"{number}. {method.look.label}, {where}: {method.idea}."
+def _seconds(result: PruneResult, *parts: str) -> float:
+    return float(sum(result.report["seconds"][part] for part in parts))
 
 
 def _run(
-    task: ClassificationTask, recipe: Recipe, seed: int, method: Method | None, plan: Plan, model: Any = None
+    task: ClassificationTask, recipe: Recipe, seed: int, method: str | None, plan: Plan, model: Any = None
 ) -> PruneResult:
+    """One training: of all heads, where no method is named for a model that is not trained."""
     set_seed(seed)  # the classifier on top of the pretrained model starts at random
     if model is None:
         model, _ = sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
@@ -120,8 +140,8 @@ def _run(
     encoded = task.tokenize(words)
     return prune(
         model,
-        None if method is None else recipe.k,
-        method or DEFAULT,
+        recipe.k if method or plan.trained else None,
+        method,
         encoded.train,
         encoded.evals,
         _arguments(recipe, seed),
@@ -149,17 +169,22 @@ def _arguments(recipe: Recipe, seed: int) -> TrainingArguments:
     )
 
 
-def _table(results: dict[str, PruneResult], task: ClassificationTask) -> Any:
-    rows = []
-    whole = size_of(results[UNPRUNED_LABEL].model)
-    for name, result in results.items():
-        size = size_of(result.model)
-        accuracy = result.metrics["pruned"]["unseen words"][task.metric]
-        saved = 1 - size["parameters"] / whole["parameters"]
-        rows.append(
-            (name, len(result.kept), terminal.percent(accuracy), f"{size['parameters']:,}", terminal.percent(saved))
+def _table(chapters: list[Chapter]) -> Any:
+    whole, accuracy = size_of(chapters[0].result.model)["parameters"], chapters[0].accuracy()
+    rows = [
+        (
+            chapter.label,
+            len(chapter.result.kept),
+            terminal.percent(chapter.accuracy()),
+            f"{100 * (chapter.accuracy() - accuracy):+.1f}" if number else "",
+            f"{chapter.seconds:.0f}",
+            terminal.percent(1 - size_of(chapter.result.model)["parameters"] / whole),
         )
-    return terminal.rows_table("", ("method", "heads", "accuracy on unseen words", "parameters", "saved"), rows)
+        for number, chapter in enumerate(chapters)
+    ]
+    return terminal.rows_table(
+        "", ("", "heads", "accuracy on unseen words", "points", "seconds", "parameters saved"), rows
+    )
 
 
 def _renamed(result: PruneResult) -> Any:

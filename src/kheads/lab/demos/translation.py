@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kheads.lab import terminal
-from kheads.lab.demos.inference import UNPRUNED_LABEL, story, told
+from kheads.lab.demos.inference import UNPRUNED_LABEL
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.running import Outcome, run
-from kheads.methods.phases import starts_from_trained
-from kheads.methods.registry import DEFAULT, METHODS, UNPRUNED, key_of
+from kheads.methods.phases import Outline
+from kheads.methods.registry import DEFAULT, DEFAULT_TRAINED, METHODS, UNPRUNED
 from kheads.storage import sources
 from kheads.storage.new_folder import alone, check_free
 from kheads.tasks.translating import translate
@@ -33,7 +33,8 @@ class Recipe:
     lr: float = 5e-3
     batch_tokens: int = 2048
     eval_pairs: int = 200
-    estimate_examples: int = 512
+    further_steps: int = 300
+    further_lr: float = 1e-3
 
 
 def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
@@ -71,27 +72,26 @@ def _tell(output: Path, seed: int, recipe: Recipe) -> None:
 
 
 def compare(folder: Path, output: Path, recipe: Recipe, seed: int, say: Any = print) -> dict[str, Outcome]:
-    """The unpruned model, the default method, which is saved in `output`, and the baselines."""
-    say(f"\n1. Train the whole model: {recipe.steps} steps.")
+    """The unpruned model; heads learned along with it, saved in `output`; the trained one cut, repaired, trained on."""
     whole = folder / UNPRUNED
+    joint, afterwards = (METHODS[key].look.label for key in (DEFAULT, DEFAULT_TRAINED))
+    further = replace(recipe, steps=recipe.further_steps, lr=recipe.further_lr, warmup_steps=0)
+    say(f"\n1. Train the whole model: {recipe.steps} steps.")
     outcomes = {UNPRUNED_LABEL: run(_job(recipe, seed, "tiny", UNPRUNED), whole)}
-    for number, method in enumerate(story(), 2):
-        key, trained = key_of(method), starts_from_trained(method.phases(frozen=False))
-        say(told(number, method, trained, recipe.steps))
-        place = output if key == DEFAULT else folder / key
-        outcomes[method.look.label] = run(_job(recipe, seed, str(whole) if trained else "tiny", key), place)
+    say(f"2. {joint}: train anew in as many steps, and learn along the way which heads stay.")
+    outcomes[joint] = run(_job(recipe, seed, "tiny", DEFAULT), output)
+    say(f"3. {afterwards}: take the trained model, cut it, repair it, and train on for {recipe.further_steps} steps.")
+    outcomes[afterwards] = run(_job(further, seed, str(whole), DEFAULT_TRAINED), folder / DEFAULT_TRAINED)
     return outcomes
 
 
 def _job(recipe: Recipe, seed: int, model: str, method: str) -> Job:
-    usual = None if method == UNPRUNED else METHODS[method].usual_preset(frozen=False)
+    usual = None if method == UNPRUNED else METHODS[method].usual_preset(Outline())
     return Job(
         model,
         k=None if method == UNPRUNED else recipe.k,
         method=method,
         method_options={"preset": usual} if usual else {},  # the paper's presets for the task want longer training
-        trained=model != "tiny",
-        estimate_examples=recipe.estimate_examples,
         task="translation",
         data={"dataset": NUMBERS, "batch_tokens": recipe.batch_tokens},
         max_eval=recipe.eval_pairs,
@@ -108,9 +108,11 @@ def _job(recipe: Recipe, seed: int, model: str, method: str) -> Job:
 def _table(outcomes: dict[str, Outcome]) -> Any:
     rows = []
     for name, outcome in outcomes.items():
-        found, after = outcome.record["metrics"]["pruned"]["unseen"], outcome.record["after"]
-        scores = terminal.metric("bleu", found["bleu"]), terminal.metric("exact", found["exact"])
-        rows.append((name, after["heads"], *scores, f"{after['parameters']:,}"))
+        metrics, after = outcome.record["metrics"], outcome.record["after"]
+        for stage, remark in (("cut", ", cut only"), ("repaired", ", repaired, no training"), ("pruned", "")):
+            if stage in metrics:
+                scores = [terminal.metric(key, metrics[stage]["unseen"][key]) for key in ("bleu", "exact")]
+                rows.append((f"{name}{remark}", after["heads"], *scores, f"{after['parameters']:,}"))
     return terminal.rows_table("", ("method", "heads", "BLEU on unseen numbers", "exact", "parameters"), rows)
 
 

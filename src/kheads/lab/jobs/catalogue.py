@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -11,6 +11,8 @@ from kheads.lab.options import build
 
 # Names of files by the name of their evaluation set, or of columns by what they hold.
 Names = Mapping[str, Text]
+# Labels by the outputs of a model.
+Words = Sequence[Text]
 
 
 @dataclass(frozen=True)
@@ -26,19 +28,28 @@ class LabelledFiles(Data):
     """Labelled texts in files.
 
     Attributes:
-        train: Training file; jsonl, csv, tsv or parquet, also .gz; for image a folder.
+        train: Training file; jsonl, csv, tsv or parquet, also .gz; a model that is trained for the task needs no labels
+            in it, and then it may be .txt, too; for image a folder.
         eval: Evaluation files by name.
         columns: Names of the columns: text, text_pair, label.
+        labels: Label words in the order of the model's outputs, such as no,yes; by default what the model calls them.
     """
 
     train: str | None = None
     eval: Names = field(default_factory=dict)
     columns: Names = field(default_factory=dict)
+    labels: Words | None = None
 
 
 @dataclass(frozen=True)
 class Glue(Data):
-    """A GLUE task; its name says everything."""
+    """A GLUE task; its name says what it reads.
+
+    Attributes:
+        labels: GLUE's words in the order of the model's outputs; by default what the model calls them.
+    """
+
+    labels: Words | None = None
 
 
 @dataclass(frozen=True)
@@ -61,10 +72,12 @@ class ImageFolders(Data):
     Attributes:
         train: Training folder.
         eval: Evaluation folders by name.
+        labels: Classes in the order of the model's outputs, such as cat,dog; by default what the model calls them.
     """
 
     train: str | None = None
     eval: Names = field(default_factory=dict)
+    labels: Words | None = None
 
 
 @dataclass(frozen=True)
@@ -75,11 +88,13 @@ class MadeNli(Data):
         train_rows: Training rows to make.
         eval_rows: Evaluation rows to make, with words that training does not show.
         data_seed: Seed of the data, which is not the run's.
+        labels: The three labels in the order of the model's outputs; by default what the model calls them.
     """
 
     train_rows: Count = 8000
     eval_rows: Count = 1000
     data_seed: Seed = 0
+    labels: Words | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from transformers import PreTrainedModel
 
 from kheads import tasks
 from kheads.lab.jobs.catalogue import ImageFolders, data_of
@@ -15,14 +18,32 @@ LEARNING_RATE = 5e-5
 
 
 def prepare(job: Job) -> Prepared:
-    """Finds images, loads model and processor."""
+    """Finds images, loads model and processor; a model that knows the classes keeps their order."""
+    task = load(job, sources.labels(job.model)).sample(job.max_train, job.max_eval, job.seed)
+    model, trained = sources.image_classifier(job.model, **task.model_kwargs)
+    return prepared(job, task, model, trained)
+
+
+def prepare_evaluation(job: Job) -> Prepared:
+    """Finds images and loads a model with a trained head, pruned or not; its classes count."""
+    model = sources.trained_image_classifier(job.model)
+    task = load(job, sources.labels_of(model.config, job.model)).sample(None, job.max_eval)
+    if not task.able:
+        raise ValueError(task.remark)
+    return prepared(job, task, model, trained=True)
+
+
+def load(job: Job, named: Sequence[str]) -> tasks.ImageTask:
+    """Finds the images; `named` is what the model calls its outputs, in their order."""
     data: ImageFolders = data_of(job.task, job.data)
     if not data.eval:
         raise ValueError("Give folders of images to train on and to evaluate (--train, --eval).")
-    task = tasks.image_folders(data.train, data.eval, sources.labels(job.model))
-    task = task.sample(job.max_train, job.max_eval, job.seed)
+    return tasks.image_folders(data.train, data.eval, data.labels, named)
+
+
+def prepared(job: Job, task: tasks.ImageTask, model: PreTrainedModel, trained: bool) -> Prepared:
+    """Puts a task, its images as the model sees them and a model together; `trained` if it has a trained head."""
     processor = sources.image_processor(job.model)
-    model, able, remark = sources.image_classifier(job.model, **task.model_kwargs)
     task.check_images()
     mode = "L" if getattr(model.config, "num_channels", 3) == 1 else "RGB"
 
@@ -35,8 +56,8 @@ def prepare(job: Job) -> Prepared:
         train=None if task.train is None else seen(task.train),
         evals={name: seen(images) for name, images in task.evals.items()},
         metric=image_classification.METRIC,
-        able=able,
+        able=trained and task.able,
         trainer_options={"compute_metrics": image_classification.compute_metrics},
         arguments={"learning_rate": LEARNING_RATE, "train_sampling_strategy": "random"},
-        notes=((remark,) if remark else ()) + task.notes,
+        notes=((task.remark,) if trained and task.remark else ()) + task.notes,
     )

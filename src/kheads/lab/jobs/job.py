@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.fields import Count, OneOf, Positive, Range, Seed, Text, Whole, check_fields
 from kheads.lab.jobs.catalogue import task_of
 from kheads.lab.options import build
-from kheads.methods.phases import Estimate, LearnGates, Phase, Train
-from kheads.methods.registry import DEFAULT, UNPRUNED, find
+from kheads.methods.phases import Estimate, LearnGates, Outline, Phase, Repair, Train
+from kheads.methods.registry import UNPRUNED, default, find
 
 if TYPE_CHECKING:
     from kheads.methods.base import Method
@@ -27,6 +27,13 @@ SCHEDULES = (
     "constant_with_warmup",
     "inverse_sqrt",
 )
+# Fields of a job that cannot both be asked for.
+OPPOSITES = (
+    ("trained", "fresh"),
+    ("no_training", "fresh"),
+    ("no_training", "recover_steps"),
+    ("no_training", "distil"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ class Job:
     Attributes:
         model: A folder, a hub name, minilm (embedded), or a size of new translator: tiny, small, iwslt.
         k: Keep this many heads, by default all.
-        method: How to choose the heads: one of `kheads methods`, none, or yours as module:Class.
+        method: How to choose the heads: one of `kheads methods`, none, or yours as module:Class; by default dsp, and
+            surgeon for a model that is trained already.
         method_options: Fields of the method that differ from its defaults.
         pipelined: Learn the gates with the model frozen; it is trained first.
         task: clm, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads tasks` lists
@@ -45,7 +53,7 @@ class Job:
         max_train: Use at most this many training rows.
         max_eval: Use at most this many evaluation rows; of each set.
         max_length: Cut texts to this many tokens; for clm, the tokens in a block.
-        epochs: Passes over the training data, by default 3; 60 for a new translator.
+        epochs: Passes over the training data, by default 3; 1 for a trained model, 60 for a new translator.
         max_steps: Optimizer steps, instead of epochs; -1 goes by the epochs.
         batch_size: Examples per optimizer step.
         accumulate: Split each batch into this many parts, to save memory.
@@ -56,11 +64,18 @@ class Job:
         gradient_checkpointing: Trade time for memory.
         report_to: A tracker, such as tensorboard or wandb.
         seed: Seed of everything random.
-        trained: The model is trained already; it is not trained before heads are chosen.
+        trained: The model is trained; found out from the checkpoint if not given.
+        fresh: Train anew, even if the model can do the task.
+        no_training: Choose, cut and repair; train nothing. The model must be trained; labels are not needed.
         baseline: Also train and report the unpruned model; for as many steps.
         gate_steps: Steps of the gates with pipelined; by default one epoch.
-        recover_steps: Train the pruned model this much further; optimizer steps.
-        estimate_examples: Examples that one round of scoring looks at; by default all.
+        repair: Refit what the cut has left, so that it follows the trained model; the paper does not.
+        repair_examples: Training examples that the repair looks at, by default 512; or 32,768 tokens.
+        recover_steps: Train on for this many steps; after methods that do not train after their cut.
+        distil: Let the whole model teach the smaller; by default only where there are no labels.
+        distil_weight: Share of the teacher in the loss.
+        temperature: What teacher's and student's logits are divided by.
+        estimate_examples: Examples that one round of scoring looks at, by default 2,048; or 65,536 tokens; 0 is all.
         save_steps: Write a checkpoint every this many steps.
         logging_steps: Log loss and chosen heads every this many steps.
         eval_steps: Evaluate the chosen heads every this many steps; by default only at the end.
@@ -70,7 +85,7 @@ class Job:
 
     model: Text
     k: Count | None = None
-    method: Text = DEFAULT
+    method: Text | None = None
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pipelined: bool = False
     task: str | None = None
@@ -90,10 +105,17 @@ class Job:
     report_to: Text = "none"
     seed: Seed = 0
     trained: bool = False
+    fresh: bool = False
+    no_training: bool = False
     baseline: bool = False
     gate_steps: Count | None = None
+    repair: bool = True
+    repair_examples: Count | None = None
     recover_steps: Whole = 0
-    estimate_examples: Count | None = None
+    distil: bool = False
+    distil_weight: Annotated[float, Range(above=0, most=1)] = 0.5
+    temperature: Positive = 2.0
+    estimate_examples: Whole | None = None
     save_steps: Count = 200
     logging_steps: Count = 50
     eval_steps: Count | None = None
@@ -108,25 +130,54 @@ class Job:
             raise ValueError(
                 f"`accumulate` must divide the batch of {self.batch_size} into equal parts; got {self.accumulate}."
             )
+        for one, other in OPPOSITES:
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"`{one}` and `{other}` contradict each other; give one of them.")
+
+    @property
+    def method_name(self) -> str:
+        """The method that was named, or the usual one for a model that is trained or not."""
+        return self.method or default(self.trained and not self.pipelined)
+
+    @property
+    def outline(self) -> Outline:
+        """What a method may know of the run."""
+        return Outline(self.pipelined, self.trained, self.repair)
 
     def chosen(self) -> Method | None:
         """The method with its options; None for the unpruned baseline."""
         if self.method == UNPRUNED:
             return None
-        cls = find(self.method)
+        cls = find(self.method_name)
         if self.k is None:
-            raise ValueError(f"The method {self.method} needs `k`, the number of heads to keep.")
-        return cls.configured(self.method_options, self.task, self.pipelined)
+            raise ValueError(f"The method {self.method_name} needs `k`, the number of heads to keep.")
+        return cls.configured(self.method_options, self.task, self.outline)
 
     def phases(self) -> tuple[Phase, ...]:
         """The parts of the run."""
         method = self.chosen()
-        return (Train(),) if method is None else method.phases(self.pipelined)
+        return (Train(),) if method is None else method.phases(self.outline)
+
+    def settled(self, able: bool) -> Job:
+        """The job once it is known whether its model can do the task: then it is taken as trained.
+
+        Args:
+            able: whether no part of the model is new, and its outputs are the task's.
+        """
+        if not able:
+            wants = next((name for name in ("trained", "no_training") if getattr(self, name)), None)
+            if wants is not None:
+                raise ValueError(
+                    f"`{wants}` needs a model that can do the task already; {self.model} has no trained head for it. "
+                    f"Leave `{wants}` out, and it is trained."
+                )
+        trained = self.trained or (able and not self.fresh and self.method != UNPRUNED)
+        return replace(self, trained=trained, method=replace(self, trained=trained).method_name)
 
     def on_trained(self, model: str) -> Job:
         """The same job on a model that is trained already, without what only a new model needs."""
         data = {name: value for name, value in self.data.items() if name != "vocab_size"}
-        return dataclasses.replace(self, model=model, trained=True, data=data)
+        return replace(self, model=model, trained=True, fresh=False, data=data)
 
     def to_dict(self) -> dict[str, Any]:
         """The job as plain data, for its record."""
@@ -139,17 +190,45 @@ DEFAULTS: dict[str, Any] = {
     if item.name != "model"
 }
 # Fields that change nothing where the model is trained with all heads.
-ONLY_PRUNING = ("method_options", "gate_steps", "recover_steps", "estimate_examples", "constraints", "baseline")
+ONLY_PRUNING = (
+    *("method_options", "constraints", "baseline", "gate_steps", "estimate_examples", "no_training"),
+    *("repair", "repair_examples", "recover_steps", "distil", "distil_weight", "temperature"),
+)
 
 
 def unread(job: Job) -> dict[str, str]:
     """The fields that this job never reads, with the reason in a few words."""
-    if job.method == UNPRUNED:
+    method = job.chosen()
+    if method is None:
         return dict.fromkeys(ONLY_PRUNING, "all heads stay")
     phases = job.phases()
     reasons: dict[str, str] = {}
     if not any(isinstance(phase, LearnGates) and phase.frozen for phase in phases):
         reasons["gate_steps"] = "no gates learn on a frozen model here"
     if not any(isinstance(phase, Estimate) for phase in phases):
-        reasons["estimate_examples"] = f"{job.method} scores no examples"
+        reasons["estimate_examples"] = f"{job.method_name} scores no examples"
+    if not any(isinstance(phase, Repair) for phase in method.phases(replace(job.outline, repairs=True))):
+        reasons["repair"] = f"{job.method_name} leaves nothing to repair when it trains the model itself"
+    if "repair" in reasons or not job.repair:
+        reasons["repair_examples"] = "nothing is repaired"
+    if any(isinstance(phase, Train) for phase in phases[1:]):
+        reasons["recover_steps"] = f"{job.method_name} trains after its cut itself, for `max_steps`"
+    if not job.distil:
+        reasons |= dict.fromkeys(("distil_weight", "temperature"), "nobody teaches without `distil`")
     return reasons
+
+
+def never_read(job: Job) -> dict[str, str]:
+    """The same while it is not known whether the model is trained: what is read in neither case."""
+    now = unread(job)
+    if job.trained or job.fresh or job.method == UNPRUNED:
+        return now
+    either = unread(replace(job, trained=True))
+    return {name: why for name, why in now.items() if name in either}
+
+
+def refuse_unread(job: Job, reasons: Mapping[str, str]) -> None:
+    """Raises, naming the first one, if a field was given that is never read."""
+    for name, reason in reasons.items():
+        if getattr(job, name) != DEFAULTS[name]:
+            raise ValueError(f"`{name}` has no effect here: {reason}; leave it out.")

@@ -23,7 +23,8 @@ class Prepared:
         train: training data.
         evals: evaluation sets by name.
         metric: the headline metric; higher is better unless `lower_is_better`.
-        able: whether the model can do the task as it is, because no part of it is new.
+        able: whether the model can do the task as it is: no part of it is new, and its outputs are the task's labels.
+        labelled: whether the training data has labels; if not, the model is able, and its own answers have to do.
         trainer_options: passed to the trainer: data_collator, compute_metrics, ...
         arguments: TrainingArguments that are the task's and not the user's.
         arguments_class: the class of the training arguments; None for the trainer's plain one.
@@ -40,6 +41,7 @@ class Prepared:
     evals: Mapping[str, Any]
     metric: str
     able: bool = False
+    labelled: bool = True
     trainer_options: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     arguments_class: type | None = None

@@ -20,17 +20,18 @@ from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import Site
 from kheads.lab.jobs.catalogue import task_of
-from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.job import Job, never_read, refuse_unread, unread
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.work_folder import WorkFolder, asked_of
-from kheads.methods.phases import LearnGates
-from kheads.methods.registry import DEFAULT
+from kheads.methods.phases import LearnGates, Train
 from kheads.storage.disk import check_room
 from kheads.training import recording
+from kheads.training.bench import named_metrics
+from kheads.training.distillation import Distillation
 from kheads.training.hooks import CHECKPOINTING
 from kheads.training.plan import Plan
 from kheads.training.progress import say
-from kheads.training.pruning import named_metrics, prune
+from kheads.training.pruning import prune
 
 SAVED = 2  # checkpoints of a part that stay: where the newest is damaged, a run goes on from the other
 
@@ -83,7 +84,7 @@ def run(
         whole: a folder for the trained model as it is before heads are removed.
         reads: files that were read besides the job's, and must not be replaced, such as a config.
     """
-    job.chosen()  # a method that cannot be made is refused first
+    never_read(job)  # a method that cannot be made is refused first
     _check_tracker(job.report_to)
     everyone = PartialState(cpu=not torch.accelerator.is_available())
     work = WorkFolder(output, job, resume, overwrite, reads)
@@ -91,6 +92,9 @@ def run(
         everyone.wait_for_everyone()
         set_seed(job.seed)  # what a task adds to a pretrained model starts at random
         prepared = prepare(job)
+        job = work.job.settled(prepared.able)
+        refuse_unread(job, unread(job))
+        work = dataclasses.replace(work, job=job)
         sites = discover(prepared.model, job.unit)
         asked = asked_of(job, prepared.model, everyone.num_processes, scores)
         record = work.finished(asked) if whole is None or whole.is_dir() else None
@@ -122,7 +126,7 @@ def _carry_out(
     result = prune(
         prepared.model,
         None if method is None else job.k,
-        method or DEFAULT,
+        method,
         prepared.train,
         prepared.evals,
         arguments,
@@ -146,8 +150,12 @@ def _plan(job: Job, prepared: Prepared) -> Plan:
         trained=job.trained,
         measure_first=prepared.able,
         baseline=job.baseline,
+        training=not job.no_training,
         gate_steps=job.gate_steps,
+        repair=job.repair,
+        repair_examples=job.repair_examples,
         recover_steps=job.recover_steps,
+        distil=Distillation(job.distil_weight, job.temperature) if job.distil else None,
         estimate_examples=job.estimate_examples,
     )
 
@@ -158,7 +166,9 @@ def _least_bytes(job: Job, model: torch.nn.Module) -> int:
     A checkpoint of a model that is trained has two more numbers for each weight, those of the optimizer.
     """
     gates = [phase for phase in job.phases() if isinstance(phase, LearnGates)]
+    after = any(isinstance(phase, Train) for phase in job.phases()[1:])  # behind the cut
     trains = not job.trained or job.recover_steps > 0 or any(not phase.frozen for phase in gates)
+    trains = trains or (after and not job.no_training)
     one = 3 if trains else min(len(gates), 1)
     count = SAVED if job.max_steps > job.save_steps else 1
     return (1 + one * count) * recording.size_of(model)["bytes"]
@@ -231,7 +241,7 @@ def _arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> Train
     given = {name: value for name, value in asked.items() if value is not None}
     defaults: dict[str, Any] = {
         "output_dir": str(folder),
-        "num_train_epochs": 3.0,
+        "num_train_epochs": 1.0 if job.trained else 3.0,
         "max_steps": job.max_steps,
         "per_device_train_batch_size": max(1, job.batch_size // job.accumulate),
         "per_device_eval_batch_size": max(64, job.batch_size),

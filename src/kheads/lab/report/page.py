@@ -73,8 +73,7 @@ def write(page: Page, path: Path) -> list[Path]:
         page: what to write.
         path: the HTML file; the folder has its name with `_files`.
     """
-    if path.exists() and not _is_ours(path):
-        raise FileExistsError(f"{path} exists and is no page of kheads; give another file with -o.")
+    check_place(path)
     folder = path.with_name(f"{path.stem}_files")
     drawings = {item.key: svg(item) for section in page.shown() for item in section.items if isinstance(item, Figure)}
     texts = {path: render(page, drawings)}
@@ -86,6 +85,12 @@ def write(page: Page, path: Path) -> list[Path]:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
     return list(texts)
+
+
+def check_place(path: Path) -> None:
+    """Refuses to write over what is no page of kheads."""
+    if path.exists() and not _is_ours(path):
+        raise FileExistsError(f"{path} exists and is no page of kheads; give another file with -o.")
 
 
 def _is_ours(path: Path) -> bool:

@@ -18,7 +18,7 @@ from kheads.methods.look import Look
 INK, MUTED, GRID, PAPER = "@ink", "@muted", "@grid", "@paper"
 # The page's own colours on white, for files that are looked at elsewhere.
 ON_WHITE = {INK: "#1d2330", MUTED: "#6b7280", GRID: "#e5e7eb", PAPER: "#ffffff"}
-# Methods name the first seven by number; the others are for methods from elsewhere.
+# Methods name the first eight by number; the others are for methods from elsewhere.
 PALETTE = (
     "#d55e00",
     "#b07d00",

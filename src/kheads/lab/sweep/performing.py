@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import platform
@@ -91,7 +92,8 @@ def _record(store: Store, run: Run) -> dict[str, Any]:
         store.has_whole(run.id) or not run.gives_whole
     ):  # cut off after the model was saved and before its result was
         return load_json(store.model(run.id) / recording.NAME)
-    job, scores = run.job, None
+    # A sweep does what its config says: a model that can do the task already is trained anew, unless that says not to.
+    job, scores = dataclasses.replace(run.job, fresh=not run.job.trained), None
     if run.model_from is not None:
         job = job.on_trained(str(store.model(run.model_from)))
     if run.scores_from is not None:
@@ -115,7 +117,7 @@ def _about(run: Run, state: str, reason: str | None, seconds: float) -> dict[str
     job = run.job
     return {
         "id": run.id,
-        "method": job.method,
+        "method": job.method_name,
         "k": job.k,
         "seed": job.seed,
         "pipelined": job.pipelined,

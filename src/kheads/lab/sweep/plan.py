@@ -61,7 +61,7 @@ class Run:
     def series(self) -> str:
         """What it has in common with the runs at other K and seeds."""
         words = [f"{name}={_word(value)}" for name, value in self.axes.items()]
-        return " ".join([*(["pipelined"] if self.job.pipelined else []), self.job.method, *words])
+        return " ".join([*(["pipelined"] if self.job.pipelined else []), self.job.method_name, *words])
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,12 @@ class Sweep:
         """The head of the results: what was swept."""
         axes: dict[str, list[Any]] = {}
         for run in self.runs:
-            values = {"method": run.job.method, "k": run.job.k, "seed": run.job.seed, "pipelined": run.job.pipelined}
+            values = {
+                "method": run.job.method_name,
+                "k": run.job.k,
+                "seed": run.job.seed,
+                "pipelined": run.job.pipelined,
+            }
             for name, value in {**values, **run.axes}.items():
                 if value is not None and value not in axes.setdefault(name, []):
                     axes[name].append(value)
@@ -205,7 +210,7 @@ def _short(axis: str) -> str:
 
 
 def _id(job: Job, axes: Mapping[str, Any]) -> str:
-    parts = [_word(job.method), *([f"k{job.k}"] if job.k is not None else []), f"s{job.seed}"]
+    parts = [_word(job.method_name), *([f"k{job.k}"] if job.k is not None else []), f"s{job.seed}"]
     parts += ["pipelined"] if job.pipelined else []
     parts += [f"{_short(axis)}_{_word(value)}" for axis, value in axes.items()]
     return "-".join(parts)

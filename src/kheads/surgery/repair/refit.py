@@ -202,8 +202,6 @@ class _Fit:
         self.pruned, self.whole, self.given, self.plan = pruned, whole, given, plan
         self.tokens = 0
         self._old: dict[str, tuple[Tensor, ...]] = {}
-        decodes = bool(getattr(getattr(pruned.model, "config", None), "is_encoder_decoder", False))
-        self._decoding = {site for site in plan if decodes and "decoder" in site.split(".")}
 
     def run(self, progress: Progress) -> tuple[dict[str, RepairedSite], int]:
         """The record of every site, and the number of rows at the first."""
@@ -246,7 +244,8 @@ class _Fit:
     def _rows(self, found: LocatedSite, here: Stop, there: Stop, number: int) -> _Rows:
         """What goes into the projection and what is missing in what comes out, for the tokens that count."""
         device = _device(here.input)
-        keep = counted(here, self.given[number], here.site in self._decoding).to(device)
+        shape = tuple(here.input.shape[:-1])
+        keep = counted(here.site, shape, self.given[number], self.pruned.model, here.masks).to(device)
 
         def rows(value: Tensor) -> Tensor:
             return value.flatten(0, -2).to(device)[keep].double()

@@ -6,27 +6,43 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
-
-from kheads.surgery.repair.passes import Stop
+from torch import Tensor, nn
 
 IGNORED = -100  # the label of a position that has none
 
 
-def counted(stop: Stop, inputs: Mapping[str, Any], decoding: bool) -> Tensor:
-    """Says of each row of the site's input, flattened to (rows, width), whether it counts.
+def counted(
+    site: str,
+    shape: tuple[int, ...],
+    inputs: Mapping[str, Any],
+    model: nn.Module,
+    seen: Mapping[tuple[int, ...], Tensor] | None = None,
+) -> Tensor:
+    """Says of each row of a site's input, flattened to (rows, width), whether it counts.
 
     The batch's own mask says it where its shape is that of the tokens. Where it is not (audio, text with images), the
     mask that the model made of it for its attentions does.
+
+    Args:
+        site: path of the output projection.
+        shape: of its input, without the width.
+        inputs: the batch.
+        model: whose site it is.
+        seen: masks that the attentions were told, by shape.
     """
-    shape = tuple(stop.input.shape[:-1])
-    mask = _mask(stop.site, inputs, decoding)
+    mask = _mask(site, inputs, _decodes(site, model))
     everything = torch.ones(shape, dtype=torch.bool)
     if mask is None:
         return everything.flatten()
     if mask.numel() != everything.numel():
-        mask = stop.masks.get(shape, everything)
+        mask = (seen or {}).get(shape, everything)
     return mask.bool().cpu().flatten()
+
+
+def _decodes(site: str, model: nn.Module) -> bool:
+    """Whether the site is on the decoder's side of an encoder-decoder."""
+    decoder = bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+    return decoder and "decoder" in site.split(".")
 
 
 def _mask(site: str, inputs: Mapping[str, Any], decoding: bool) -> Tensor | None:

@@ -1,0 +1,57 @@
+#!/bin/sh
+# From a trained model: what choose, cut, repair and 200 further steps keep, beside prune-and-retrain and joint DSP.
+#
+#     WORK=/tmp/kheads-trained sh experiments/trained/run.sh made
+#     WORK=/tmp/kheads-trained DATA=folder/with/mnli sh experiments/trained/run.sh mnli
+#
+# A run whose result is already in results/runs is skipped, so the script can be started again at any time; in the end all
+# of them are packed into results.jsonl.gz. SEEDS and KS choose a part. The runs of `surgeon` have the metrics after the cut
+# and after the repair, too, which is what --no-training gives. What was tuned was tuned on other rows: made_files.py has some,
+# and MNLI the matched ones.
+set -eu
+here=$(dirname "$0")
+task=$1
+: "${WORK:?a folder for the models}"
+RESULTS=${RESULTS:-$here/results}
+mkdir -p "$WORK" "$RESULTS/runs"
+
+if [ "$task" = made ]; then
+    [ -e "$WORK/data/report.jsonl" ] || python "$here/made_files.py" "$WORK/data"
+    set -- --train "$WORK/data/train.jsonl" --eval "report=$WORK/data/report.jsonl" --max-eval "${ROWS:-1000}"
+else
+    set -- --train "$DATA/train.jsonl.gz" --eval "mismatched=$DATA/dev_mismatched.jsonl.gz" --max-length 96 \
+        --max-eval "${ROWS:-2000}"
+fi
+
+teacher() { # seed
+    [ -e "$WORK/$task-$1/result.json" ] && return 0
+    if [ "$task" = made ]; then
+        kheads prune minilm --method none --task made-nli --max-steps 800 --set warmup_steps=80 --lr 2e-4 \
+            --seed "$1" --resume -o "$WORK/$task-$1"
+    else
+        kheads prune minilm --method none "$@" --max-steps 600 --lr 1e-4 --seed "$1" --resume -o "$WORK/$task-$1"
+    fi
+}
+
+run() { # name, seed, options...
+    name=$task-$1-$2 seed=$2
+    shift 2
+    [ -e "$RESULTS/runs/$name.json" ] && return 0
+    kheads prune "$WORK/$task-$seed" "$@" --batch-size 16 --max-steps 200 --seed "$seed" --overwrite -o "$WORK/run/$name"
+    sed "s#$WORK/##g; s#${DATA:-$WORK}/#$task/#g" "$WORK/run/$name/result.json" > "$RESULTS/runs/$name.json"
+    rm -r "$WORK/run/$name"
+}
+
+for seed in ${SEEDS:-0 1 2}; do
+    teacher "$seed"
+    for k in ${KS:-12 24 6 36 3}; do
+        run "surgeon-k$k" "$seed" "$@" -k "$k" --method surgeon
+        run "retrain-k$k" "$seed" "$@" -k "$k" --method retrain --no-repair
+        run "dsp-short-k$k" "$seed" "$@" -k "$k" --method dsp --no-repair
+    done
+    run "further-k36" "$seed" "$@" -k 36 --method surgeon --baseline
+    run "dsp-k12" "$seed" "$@" -k 12 --method dsp
+    run "michel-k12" "$seed" "$@" -k 12 --method michel --recover-steps 200
+    run "surgeon-distil-k12" "$seed" "$@" -k 12 --method surgeon --distil
+done
+kheads pack "$RESULTS" --overwrite

@@ -1,0 +1,197 @@
+"""The optimal brain surgeon on heads: what a head costs once the others have been refitted to stand in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from kheads.blocks.fields import Positive, Steps
+from kheads.blocks.site import Site, spans
+from kheads.methods.base import Estimated, Evidence, Goal
+from kheads.methods.finite import check_gradient, check_told_apart
+from kheads.methods.look import Look
+from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
+from kheads.surgery.repair.tokens import counted
+
+
+@dataclass(frozen=True)
+class Surgeon(Estimated):
+    """Removes heads one by one: always the one whose loss costs least once the others of its site make up for it.
+
+    With X what goes into a site's output projection, W its weights and M the mean of g g' over tokens, g being the
+    gradient of an example's loss by the site's output, removing the block S costs tr(M W_S' C W_S). C, the inverse of
+    the block S of (X'X)^-1, is what the other blocks cannot tell of it, and M says how much the loss minds. Weights and
+    (X'X)^-1 are updated after every removal, so the next one knows of it. The order serves every K.
+
+    A trained model is cut at once, repaired, and trained on gently. One that is not is trained with all heads first.
+
+    Differs: in optimal brain surgeon and ZipLM M is the identity inside a layer, and layers are weighed by trial.
+
+    Attributes:
+        before_cut: How much of the training comes before the cut, where the model is not trained already.
+        rate: By what the learning rate is multiplied after the repair.
+        ridge: What is added to the diagonal of X'X, as a share of its mean.
+    """
+
+    reference: ClassVar[str] = "after Hassibi and Stork 1993; Kurtic, Frantar and Alistarh 2023 (ZipLM)"
+    idea: ClassVar[str] = "one cut by what refitted heads cannot make up for, a repair, then on with training"
+    look: ClassVar[Look] = Look("Surgeon", slot=7, marker="triangle-up")
+
+    before_cut: Steps = 2 / 3
+    rate: Positive = GENTLE
+    ridge: Positive = 1e-2
+
+    def phases(self, outline: Outline) -> tuple[Phase, ...]:
+        """One cut and its repair, with the training before it, after it, or both."""
+        first = () if outline.trained else (Train(self.before_cut, stage="whole"),)
+        return (*first, Estimate(), Cut(), Repair(), Train(stage="pruned", name="adapt", rate=self.rate))
+
+    def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
+        """The order never hears of K."""
+        return True
+
+    def passes(self, blocks: int, k: int) -> int:
+        """One, with all heads open."""
+        return 1
+
+    def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
+        """One pass over the examples; the score of a head is how many were removed before it."""
+        patients = [
+            _Patient(site, seen, self.ridge, site.weight(model).detach())
+            for site, seen in zip(goal.sites, _looked_at(model, goal, evidence), strict=True)
+        ]
+        scores = torch.zeros(goal.total, dtype=torch.float64)
+        places = [place.start for _, place in spans(goal.sites)]
+        for rank in range(goal.total):
+            number = min(range(len(patients)), key=lambda index: patients[index].least)
+            scores[places[number] + patients[number].remove()] = rank
+        check_told_apart(scores)
+        return scores
+
+
+@dataclass
+class _Seen:
+    """Sums over the tokens that a site has seen: of its input, of its input's products, of its gradient's products."""
+
+    rows: int = 0
+    x: Any = 0
+    xx: Any = 0
+    gg: Any = 0
+
+    def add(self, x: Tensor, gradient: Tensor) -> None:
+        self.rows += len(x)
+        self.x, self.xx, self.gg = self.x + x.sum(0), self.xx + x.T @ x, self.gg + gradient.T @ gradient
+
+
+class _Patient:
+    """A site in the course of the operation."""
+
+    def __init__(self, site: Site, seen: _Seen, ridge: float, weight: Tensor):
+        self.width, self.left = site.width, list(range(site.count))
+        self.costs: list[float] = []
+        if not site.count:
+            return
+        root = _root(seen.gg / max(seen.rows, 1) ** 2)
+        # (blocks * width, outputs), in the directions that the loss minds
+        self.weight = weight.flatten(1).T.to(root) @ root
+        products = seen.xx - torch.outer(seen.x, seen.x) / max(seen.rows, 1)  # a bias makes up for the mean
+        products.diagonal().add_(ridge * products.diagonal().mean().clamp(min=1e-300))
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
+        self._weigh()
+
+    @property
+    def least(self) -> float:
+        """What its cheapest block costs."""
+        return min(self.costs, default=float("inf"))
+
+    def remove(self) -> int:
+        """Takes out the cheapest block, lets the others make up for it, and returns its index in the site."""
+        index = self.costs.index(self.least)
+        places = torch.arange(len(self.inverse))
+        inside, outside = (places[(places // self.width == index) == wanted] for wanted in (True, False))
+        shares = self.inverse[outside][:, inside] @ torch.linalg.inv(self.inverse[inside][:, inside])
+        self.weight = self.weight[outside] - shares @ self.weight[inside]
+        self.inverse = self.inverse[outside][:, outside] - shares @ self.inverse[inside][:, outside]
+        self._weigh()
+        return self.left.pop(index)
+
+    def _weigh(self) -> None:
+        blocks, outputs = len(self.weight) // self.width, self.weight.shape[1]
+        weights = self.weight.view(blocks, self.width, outputs)
+        parts = self.inverse.view(blocks, self.width, blocks, self.width).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+        self.costs = (weights * torch.linalg.solve(parts, weights)).sum((1, 2)).tolist()
+
+
+def _root(products: Tensor) -> Tensor:
+    """A with A A' = products."""
+    values, vectors = torch.linalg.eigh(products)
+    root: Tensor = vectors * values.clamp(min=0).sqrt()
+    return root
+
+
+def _looked_at(model: nn.Module, goal: Goal, evidence: Evidence) -> list[_Seen]:
+    """What one pass over the examples says of every site."""
+    seen = [_Seen() for _ in goal.sites]
+    training = model.training
+    model.eval()
+    try:
+        for number, batch in enumerate(evidence.batches("scoring heads"), 1):
+            with _noted(model, goal.sites) as notes, torch.enable_grad():
+                mean, counts = evidence.loss(model, batch)
+            outputs = [output for note in notes for _, output in note]
+            gradients = iter(torch.autograd.grad(mean, outputs))
+            for site, note, sums in zip(goal.sites, notes, seen, strict=True):
+                for hidden, _ in note:
+                    gradient = next(gradients)
+                    check_gradient(gradient, model, number)
+                    keep = counted(site.output, tuple(hidden.shape[:-1]), batch, model)
+                    width = site.count * site.width
+                    x = _rows(hidden, keep)[:, :width]
+                    sums.add(x, _rows(_by_example(gradient, counts), keep))
+    finally:
+        model.train(training)
+    if not any(sums.rows for sums in seen):
+        raise ValueError("There are no examples to score heads with; give a non-empty data set.")
+    return seen
+
+
+def _by_example(gradient: Tensor, counts: Tensor) -> Tensor:
+    """The gradient of each example's own mean loss: the batch averages over all its items."""
+    share = (counts.sum() / counts.clamp(min=1)).to(gradient)
+    each, rest = divmod(len(gradient), len(share))  # windows of an image are rows of their own
+    share = share.repeat_interleave(each) if not rest else share.mean().expand(len(gradient))
+    return gradient * share.view(-1, *[1] * (gradient.dim() - 1))
+
+
+def _rows(value: Tensor, keep: Tensor) -> Tensor:
+    """The tokens that count, where float64 is to be had."""
+    return value.detach().flatten(0, -2).cpu()[keep].double()
+
+
+@contextmanager
+def _noted(model: nn.Module, sites: tuple[Site, ...]) -> Iterator[list[list[tuple[Tensor, Tensor]]]]:
+    """Notes what goes into every output projection and what comes out, in order, while the context is open."""
+    notes: list[list[tuple[Tensor, Tensor]]] = [[] for _ in sites]
+
+    def into(note: list[tuple[Tensor, Tensor]]) -> Any:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+            # Of a model whose weights are frozen nothing has a gradient otherwise.
+            output = output if output.requires_grad else output.requires_grad_()
+            note.append((args[0].detach(), output))
+            return output
+
+        return hook
+
+    handles = [
+        site.projection(model).register_forward_hook(into(note)) for site, note in zip(sites, notes, strict=True)
+    ]
+    try:
+        yield notes
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,229 @@
+"""Distillation (Hinton et al., 2015): a student learns what its teacher answers, besides what the labels say.
+
+The teacher is the model as it was before heads were removed. Its part of the loss is a mean over the same items as that
+of the labels, so the gradient does not depend on how a batch is split.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from kheads.anatomy import unwrap
+from kheads.blocks.fields import Positive, Range, check_fields
+
+MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
+CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """How a student learns from its teacher.
+
+    Attributes:
+        weight: share of the teacher in the loss; the labels have the rest, and at 1 none are needed.
+        temperature: what the logits of both are divided by; a higher one lets unlikely classes count more.
+    """
+
+    weight: Annotated[float, Range(above=0, most=1)] = 0.5
+    temperature: Positive = 2.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+class Teacher:
+    """A trained model that a student learns from.
+
+    What it answers to an example as a whole is kept, so a second epoch computes nothing anew. What it answers to every
+    token would fill the memory, and is computed each time.
+
+    Args:
+        model: the trained model, before anything is removed from it. The teacher is a copy, and never changes.
+        distillation: how the student learns.
+    """
+
+    def __init__(self, model: nn.Module, distillation: Distillation):
+        self.model: Any = copy.deepcopy(unwrap(model)).eval().requires_grad_(False)
+        self.distillation = distillation
+        self._config = getattr(self.model, "config", None)
+        self._kept: dict[bytes, np.ndarray[Any, Any]] = {}  # rows of numpy take half the memory of tensors
+        for part in self.model.modules():
+            if isinstance(part, PreTrainedModel):
+                part.config.use_cache = False  # it never generates, and keys and values can be as large as the logits
+
+    def loss(
+        self, batch: Mapping[str, Any], outputs: Any, of_labels: Tensor | None = None, shifted: bool = False
+    ) -> Tensor:
+        """What the student is to minimise on a batch.
+
+        Args:
+            batch: what the student was given, and the labels.
+            outputs: what it answered.
+            of_labels: the mean loss of the labels; without labels the teacher's part is all of the loss.
+            shifted: whether each token answers for the label after it, as in causal language models.
+        """
+        logits, weight = logits_of(outputs), self.distillation.weight
+        part = self._of_tokens(batch, logits, shifted) if logits.dim() == 3 else self._of_examples(batch, logits)
+        return part if of_labels is None or weight == 1 else weight * part + (1 - weight) * of_labels
+
+    # ---------------------------------------------------------------------------------------- the teacher's part
+
+    def _of_examples(self, batch: Mapping[str, Any], logits: Tensor) -> Tensor:
+        answers = self._remembered(batch, logits)
+        _check_shapes(logits, answers)
+        problem = getattr(self._config, "problem_type", None)
+        if problem == "multi_label_classification":
+            logits, answers = _as_two_classes(logits), _as_two_classes(answers)
+        elif problem == "regression" or logits.shape[1] == 1:
+            return functional.mse_loss(logits.float(), answers)
+        return self._divergence(logits, answers).mean()
+
+    def _of_tokens(self, batch: Mapping[str, Any], logits: Tensor, shifted: bool) -> Tensor:
+        weights = self._token_weights(batch, logits, shifted)
+        answers = self._ask(self._with_decoder_inputs(batch), logits.device)
+        _check_shapes(logits, answers)
+        chunks = zip(*(torch.split(rows.flatten(0, 1), CHUNK) for rows in (logits, answers, weights)), strict=True)
+        # Backward computes each chunk again: nothing of the vocabulary's size stays but the logits themselves.
+        parts = [checkpoint(self._mean, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+        return torch.stack(parts).sum()
+
+    def _mean(self, logits: Tensor, answers: Tensor, weights: Tensor) -> Tensor:
+        counted = weights > 0
+        return (self._divergence(logits[counted], answers[counted]) * weights[counted]).sum()
+
+    def _divergence(self, logits: Tensor, answers: Tensor) -> Tensor:
+        """KL(teacher || student), (..., C) to (...); times T^2, gradients are as large as those of the labels."""
+        temperature = self.distillation.temperature
+        student = functional.log_softmax(logits.float() / temperature, -1)
+        teacher = functional.log_softmax(answers.float() / temperature, -1)
+        return functional.kl_div(student, teacher, reduction="none", log_target=True).sum(-1) * temperature**2
+
+    def _token_weights(self, batch: Mapping[str, Any], logits: Tensor, shifted: bool) -> Tensor:
+        """What each token weighs in the mean, (B, T), 1 in all.
+
+        Tokens with a label weigh the same. Without labels examples do: they are what the trainer then counts.
+        """
+        labels = batch.get("labels")
+        if labels is None:
+            counted = self._attended(batch, logits)
+            _check_tokens("mask", counted, logits)
+            return counted / counted.sum(1, keepdim=True).clamp(min=1) / len(counted)
+        _check_tokens("labels", labels, logits)
+        counted = labels != -100
+        counted = functional.pad(counted[:, 1:], (0, 1)) if shifted else counted
+        return counted / counted.sum().clamp(min=1)
+
+    def _attended(self, batch: Mapping[str, Any], logits: Tensor) -> Tensor:
+        mask: Tensor | None = batch.get("decoder_attention_mask" if self._has_decoder else "attention_mask")
+        return torch.ones(logits.shape[:2], device=logits.device) if mask is None else mask
+
+    # ---------------------------------------------------------------------------------------- what the teacher answers
+
+    @property
+    def _has_decoder(self) -> bool:
+        return bool(getattr(self._config, "is_encoder_decoder", False))
+
+    def _with_decoder_inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Encoder-decoders make the decoder's inputs of the labels, if they are not given."""
+        needed = self._has_decoder and batch.get("decoder_input_ids") is None
+        return dict(batch) if needed else _without_labels(batch)
+
+    def _remembered(self, batch: Mapping[str, Any], logits: Tensor) -> Tensor:
+        """The answer to each example, (B, C), of which only new ones are computed."""
+        given = _without_labels(batch)
+        rows = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+        if not all(value.shape[:1] == logits.shape[:1] for value in rows.values()):
+            return self._ask(given, logits.device).float()  # which part belongs to which example is not known
+        if len(self._kept) > MOST_KEPT:
+            self._kept.clear()
+        keys = example_keys(rows)
+        new = [index for index, key in enumerate(keys) if key not in self._kept]
+        if new:
+            answers = self._ask({**given, **{name: value[new] for name, value in rows.items()}}, logits.device)
+            self._kept.update(zip((keys[index] for index in new), answers.float().cpu().numpy(), strict=True))
+        return torch.from_numpy(np.stack([self._kept[key] for key in keys])).to(logits.device)
+
+    @torch.no_grad()
+    def _ask(self, given: Mapping[str, Any], device: torch.device) -> Tensor:
+        if next(self.model.parameters()).device != device:
+            self.model.to(device)
+        return logits_of(self.model(**given))
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """The logits among a model's outputs; in a tuple they come first, or after the loss, which has no dimension."""
+    if isinstance(outputs, Mapping):
+        found = outputs.get("logits")
+    else:
+        found = next((value for value in outputs if isinstance(value, Tensor) and value.dim()), None)
+    if isinstance(found, Tensor) and found.dim() in (2, 3):
+        return found
+    what = f"logits of shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no logits"
+    raise ValueError(
+        f"The model gives {what}, and a student learns from logits for each example, (B, C), or each token, (B, T, V); "
+        "use a model with a head for the task, or train without a teacher."
+    )
+
+
+def example_keys(rows: Mapping[str, Tensor]) -> list[bytes]:
+    """A hash of the content of each example.
+
+    Args:
+        rows: tensors with one row for each example; what `attention_mask` leaves out at their end does not count.
+    """
+    here = {name: value.cpu() for name, value in sorted(rows.items())}
+    mask = here.get("attention_mask")
+    count = len(next(iter(here.values())))
+    return [_key({name: _trimmed(value, mask, index) for name, value in here.items()}) for index in range(count)]
+
+
+def _key(example: Mapping[str, Tensor]) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for name, value in example.items():
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        found.update(value.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+    return found.digest()
+
+
+def _trimmed(value: Tensor, mask: Tensor | None, index: int) -> Tensor:
+    """One example without the padding behind it; padding in front moves the rest to other positions, so it stays."""
+    if mask is None or mask.shape != value.shape:
+        return value[index]
+    attended = mask[index].nonzero()[:, -1]
+    return value[index][..., : int(attended.max()) + 1] if len(attended) else value[index]
+
+
+def _without_labels(batch: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in batch.items() if name != "labels"}
+
+
+def _as_two_classes(logits: Tensor) -> Tensor:
+    """Each label by itself, yes or no, (B, C) to (B, C, 2): softmax over the two is the sigmoid of the logit."""
+    return torch.stack((logits, torch.zeros_like(logits)), -1)
+
+
+def _check_shapes(logits: Tensor, answers: Tensor) -> None:
+    if logits.shape != answers.shape:
+        raise ValueError(
+            f"The student's logits have the shape {tuple(logits.shape)}, the teacher's {tuple(answers.shape)}; give "
+            "the model that the student was made from as the teacher."
+        )
+
+
+def _check_tokens(what: str, given: Tensor, logits: Tensor) -> None:
+    if given.shape != logits.shape[:2]:
+        raise ValueError(
+            f"The {what} of shape {tuple(given.shape)} and logits of shape {tuple(logits.shape)} are not of the same "
+            "tokens; train this model without a teacher."
+        )

@@ -1,0 +1,109 @@
+"""The surgeon: what a block costs is what the best refit of the others leaves, and nobody is told of it twice."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from kheads import Goal, Surgeon, discover
+from kheads.blocks.site import Site
+from kheads.methods.base import Evidence
+from kheads.methods.surgeon import _Patient, _Seen
+from small_runs import data
+
+Fresh = Callable[[str], Any]
+ROWS, BLOCKS, WIDTH, OUTPUTS = 60, 4, 3, 5
+
+
+def operated(x: Tensor, gradient: Tensor, weight: Tensor) -> _Patient:
+    seen = _Seen()
+    seen.add(x, gradient)
+    return _Patient(Site("a", "encoder", x.shape[1] // WIDTH, WIDTH), seen, 1e-12, weight)
+
+
+def best_refit(x: Tensor, gradient: Tensor, weight: Tensor, kept: list[int]) -> float:
+    """What the best weights and bias of the kept blocks leave, by the mean of g g'."""
+    wanted = x @ weight.flatten(1).T
+    places = [block * WIDTH + index for block in kept for index in range(WIDTH)]
+    inputs = torch.cat([x[:, places], torch.ones(len(x), 1, dtype=x.dtype)], 1)
+    left = wanted - inputs @ torch.linalg.lstsq(inputs, wanted).solution
+    return float(((left @ gradient.T) ** 2).sum() / len(x) ** 2)
+
+
+@pytest.fixture
+def seen() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x, gradient, weight = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((ROWS, BLOCKS * WIDTH), (ROWS, OUTPUTS), (OUTPUTS, BLOCKS, WIDTH))
+    )
+    x[:, WIDTH : 2 * WIDTH] += 0.7 * x[:, :WIDTH]  # blocks that know of each other
+    return x + 1.0, gradient, weight
+
+
+def test_a_cost_is_what_the_best_refit_of_the_others_leaves(seen: tuple[Tensor, Tensor, Tensor]) -> None:
+    everything = list(range(BLOCKS))
+    costs = operated(*seen).costs
+    for block in everything:
+        assert costs[block] == pytest.approx(best_refit(*seen, [one for one in everything if one != block]))
+
+
+def test_costs_after_removals_add_up_to_that_of_the_best_refit(seen: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Each removal knows of those before it, so the sum of what they cost is what is lost in all."""
+    patient, spent, gone = operated(*seen), 0.0, []
+    for _ in range(BLOCKS):
+        spent += patient.least
+        gone.append(patient.remove())
+        left = [block for block in range(BLOCKS) if block not in gone]
+        assert spent == pytest.approx(best_refit(*seen, left)) and patient.left == left
+    assert patient.least == float("inf")
+
+
+def twins(model: Any) -> Any:
+    """The second head of the first layer becomes a copy of the first one, up to its output."""
+    attention = model.bert.encoder.layer[0].attention.self
+    width = attention.attention_head_size
+    with torch.no_grad():
+        for part in (attention.query, attention.key, attention.value):
+            part.weight[width : 2 * width] = part.weight[:width]
+            part.bias[width : 2 * width] = part.bias[:width]
+    return model
+
+
+def evidence(model: Any) -> Evidence:
+    rows = data("bert", 12)
+    batches = [{name: torch.stack([row[name] for row in rows[i : i + 4]]) for name in rows[0]} for i in (0, 4, 8)]
+
+    def loss(built: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        return built(**batch).loss, torch.ones(len(batch["labels"]))
+
+    return Evidence(lambda label: batches, loss, seed=0)
+
+
+def test_a_head_with_a_twin_goes_first_and_the_model_stays_as_it_was(fresh: Fresh) -> None:
+    model = twins(fresh("bert"))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    goal = Goal(3, discover(model))
+    scores = Surgeon(ridge=1e-9).estimate(model, goal, evidence(model))
+    assert int(scores.argmin()) in (0, 1) and sorted(scores.tolist()) == list(range(goal.total))
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_batches_do_not_matter_nor_do_frozen_weights(fresh: Fresh) -> None:
+    model = fresh("bert")
+    goal, given = Goal(3, discover(model)), evidence(model)
+    scores = Surgeon().estimate(model, goal, given)
+    one = {name: torch.cat([batch[name] for batch in given.batches("")]) for name in ("input_ids", "labels")}
+    model.requires_grad_(False)
+    again = Surgeon().estimate(model, goal, Evidence(lambda label: [one], given.loss, seed=0))
+    assert torch.equal(scores, again)
+
+
+def test_no_examples_are_refused(fresh: Fresh) -> None:
+    model = fresh("bert")
+    nothing = Evidence(lambda label: [], evidence(model).loss, seed=0)
+    with pytest.raises(ValueError, match="There are no examples to score heads with"):
+        Surgeon().estimate(model, Goal(3, discover(model)), nothing)

@@ -1,0 +1,140 @@
+"""A trained model in, a smaller one out: repaired after its cut, taught by the original, trained on or not at all."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kheads import DSP, METHODS, Michel, Plan, Site, prune
+from kheads.methods.base import Goal, Moment
+from kheads.methods.phases import Cut, LearnGates, Outline, Repair, Train
+from kheads.training.distillation import Distillation
+from kheads.training.drawn_labels import drawn_loss
+from small_runs import arguments, data, without_dropout
+
+Fresh = Callable[[str], Any]
+STAGES = ["unpruned", "masked", "pruned", "cut", "repaired"]
+
+
+def unlabelled(count: int = 12) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "labels"} for row in data("bert", count)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_repair_follows_every_cut_of_a_trained_model(name: str) -> None:
+    """Whoever chooses afterwards is repaired; who learns along with the model has nothing to repair, but for DSP."""
+    method = METHODS[name].configured(outline=Outline(trained=True))
+    phases = method.phases(Outline(frozen=method.pipelines, trained=True))
+    assert phases[phases.index(Cut()) + 1] == Repair()
+    joint = DSP.configured().phases(Outline(trained=True))
+    assert joint[:3] == (LearnGates(steps=0.4), Cut(), Repair()) and isinstance(joint[3], Train)
+    assert DSP.configured().phases(Outline()) == (LearnGates(), Cut())
+
+
+def test_the_default_for_a_trained_model_trains_after_its_cut_alone(fresh: Fresh, tmp_path: Path) -> None:
+    rows = data("bert")
+    result = prune(fresh("bert"), 3, None, rows, rows[:4], arguments(tmp_path), trained=True)
+    assert list(result.metrics) == STAGES and list(result.history) == ["adapt"]
+    assert result.history["adapt"][-1]["step"] == 4 and result.report["repair"]["tokens"] == 12 * 6
+    assert result.metrics["pruned"] != result.metrics["repaired"] != result.metrics["cut"] == result.metrics["masked"]
+    rates = [entry["learning_rate"] for entry in result.history["adapt"] if "learning_rate" in entry]
+    assert max(rates) <= 0.5e-3  # half of the rate that was given
+
+
+def test_without_training_nothing_is_trained_and_labels_are_not_needed(fresh: Fresh, tmp_path: Path) -> None:
+    model = fresh("bert")
+    before = copy.deepcopy(model.state_dict())
+    result = prune(model, 3, None, unlabelled(), data("bert", 4), arguments(tmp_path), trained=True, training=False)
+    assert not result.history and result.metrics["pruned"] == result.metrics["repaired"]
+    changed = {name for name, tensor in result.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert changed and all("output.dense" in name or "attention" in name for name in changed)
+
+
+def test_no_repair_is_the_papers_setting(fresh: Fresh, tmp_path: Path) -> None:
+    rows = data("bert")
+    plan = Plan(trained=True, repair=False)
+    result = prune(fresh("bert"), 3, Michel(), rows, rows[:4], arguments(tmp_path), plan=plan)
+    assert list(result.metrics) == ["unpruned", "masked", "pruned"] and "repair" not in result.report
+
+
+def test_joint_dsp_of_a_trained_model_is_cut_early_repaired_and_trained_on(fresh: Fresh, tmp_path: Path) -> None:
+    rows = data("bert")
+    args = arguments(tmp_path, max_steps=10)
+    result = prune(fresh("bert"), 3, "dsp", rows, rows[:4], args, trained=True)
+    assert {part: log[-1]["step"] for part, log in result.history.items()} == {"gates": 4, "adapt": 6}
+    assert list(result.metrics) == STAGES and len(result.kept) == 3
+
+
+def test_who_has_no_labels_learns_from_the_original(fresh: Fresh, tmp_path: Path) -> None:
+    """The teacher is the model before the cut, so training brings the smaller one nearer to it."""
+    args = arguments(tmp_path, max_steps=40, per_device_train_batch_size=12, learning_rate=2e-3)
+    original, rows = without_dropout(fresh("bert")), data("bert")
+    result = prune(copy.deepcopy(original), 3, None, unlabelled(), rows, args, trained=True)
+    repaired = prune(copy.deepcopy(original), 3, None, unlabelled(), rows, args, trained=True, training=False)
+    batch = {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        wanted, *found = (
+            model.eval()(**batch).logits.log_softmax(-1) for model in (original, result.model, repaired.model)
+        )
+    trained, untrained = ((one - wanted).abs().mean() for one in found)
+    assert trained < untrained
+
+
+def test_distillation_changes_what_is_learned(fresh: Fresh, tmp_path: Path) -> None:
+    rows = data("bert")
+    plain, taught = (
+        prune(fresh("bert"), 3, None, rows, rows, arguments(tmp_path / str(n)), trained=True, distil=distil)
+        for n, distil in enumerate((None, Distillation(0.9)))
+    )
+    assert (
+        plain.metrics["repaired"] == taught.metrics["repaired"] and plain.metrics["pruned"] != taught.metrics["pruned"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "method", "message"),
+    [
+        ({"training": False, "trained": True}, "dsp", "dsp learns by training, and `training=False` says not to"),
+        ({"training": False}, None, "`training=False` is for a model that is trained already"),
+        ({"training": False, "trained": True, "recover_steps": 3}, None, "`recover_steps` trains"),
+        ({"distil": Distillation()}, "dsp", "`distil` needs a trained model to learn from"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    plan: dict[str, Any], method: str | None, message: str, fresh: Fresh, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        prune(fresh("bert"), 3, method, data("bert"), None, arguments(tmp_path), **plan)
+
+
+def test_a_model_that_has_to_be_trained_needs_labels(fresh: Fresh, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no labels, and the model has to be trained"):
+        prune(fresh("bert"), 3, "dsp", unlabelled(), None, arguments(tmp_path))
+
+
+def test_drawn_labels_are_as_likely_as_the_model_says(fresh: Fresh) -> None:
+    """The mean gradient of a loss against labels of one's own is none, whatever the model says."""
+    model, batch = fresh("bert"), {"input_ids": torch.arange(4, 10).repeat(400, 1)}
+    draw = torch.Generator().manual_seed(0)
+    drawn = torch.autograd.grad(drawn_loss(model.eval(), batch, draw), model.classifier.bias)[0]
+    certain = torch.autograd.grad(model(**batch, labels=torch.zeros(400).long()).loss, model.classifier.bias)[0]
+    assert drawn.norm() < 0.1 * certain.norm()
+
+
+def test_labels_cannot_be_drawn_for_tokens(fresh: Fresh) -> None:
+    model = fresh("gpt2")
+    with pytest.raises(ValueError, match="does not give one row of logits for each of them"):
+        drawn_loss(model, {"input_ids": torch.arange(4, 10)[None]}, torch.Generator())
+
+
+@pytest.mark.parametrize(("k", "settled"), [(7, 0.65), (6, 0.35)])
+def test_few_heads_are_chosen_early(k: int, settled: float) -> None:
+    """With the usual preset the gates are the hard subset by 65 % of training, below a tenth of the heads by 35 %."""
+    goal = Goal(k, (Site("a", "encoder", 64, 4),))
+    method = DSP.configured()
+    w = method.initial(64, 0)
+    before, after = (method.gates(w, goal, Moment(round(1000 * (settled + shift)), 1000)) for shift in (-0.02, 0.0))
+    assert set(after.tolist()) == {0.0, 1.0} != set(before.tolist())
