@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
 
@@ -34,12 +37,17 @@ class Forked:
         Args:
             folder: the working directory.
             *words: the command.
-            **options: `kill_at`: the change to a file before which the process is killed; `before`: code to run first.
+            **options: `kill_at`: the change to a file before which the process is killed; `before`: code to run first;
+                `script` and `arguments`: what to run instead of the command.
         """
         assert self.process.stdin and self.process.stdout
         print(json.dumps({"folder": str(folder), "words": words, **options}), file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
+
+    def execute(self, folder: Path, script: str, *arguments: str) -> int:
+        """Runs a script of Python with these arguments in a folder; gives its exit code."""
+        return int(self.run(folder, script=script, arguments=arguments)["code"])
 
     def close(self) -> None:
         """Ends the process that the others are forked from."""
@@ -47,6 +55,14 @@ class Forked:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forked]:
+    """A process to fork from, for the tests of a module."""
+    process = Forked()
+    yield process
+    process.close()
 
 
 def count_changes(kill_at: int | None, count: Any) -> None:
@@ -74,12 +90,16 @@ def child(request: dict[str, Any], said: Any, count: Any) -> None:
     sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
     exec(request.get("before", ""), {})
     count_changes(request.get("kill_at"), count)
-    sys.argv = ["kheads", *request["words"]]
-    from kheads.cli import main
-
     code: Any = 0
     try:
-        main()
+        if "script" in request:
+            sys.argv = ["script", *request["arguments"]]
+            exec(request["script"], {"__name__": "__main__"})
+        else:
+            sys.argv = ["kheads", *request["words"]]
+            from kheads.cli import main
+
+            main()
     except SystemExit as stop:
         code = stop.code
     except BaseException:

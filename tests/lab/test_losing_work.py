@@ -5,7 +5,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from command import call, place
-from forked import Forked
+from forked import Forked, forked
 from kheads.storage import fingerprints
 from kheads.training import trainer
 
-__all__ = ["place"]
+__all__ = ["forked", "place"]
 
 FILES = ("--train", "train.jsonl", "--eval", "matched=dev.jsonl", "--batch-size", "4")
 SHORT = ("--max-steps", "6", "--set", "save_steps=2", "--set", "logging_steps=1")
@@ -210,13 +210,6 @@ KINDS = {
         *("--set", "vocab_size=300", "--set", "beams=2", "--set", "logging_steps=1"),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def forked() -> Iterator[Forked]:
-    process = Forked()
-    yield process
-    process.close()
 
 
 def kill_and_resume(kind: str, count: int, last: int, place: Path, forked: Forked) -> None:

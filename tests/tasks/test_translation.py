@@ -112,12 +112,12 @@ def test_the_tasks_own_hyperparameters() -> None:
 
 def test_the_papers_recipe(tmp_path: Path) -> None:
     prepared = jobs.prepare(quick("none"))
-    args = jobs._arguments(tmp_path, quick("none", max_steps=6600), prepared, True)
+    args = jobs.arguments(tmp_path, quick("none", max_steps=6600), prepared, True)
     assert (args.learning_rate, args.adam_beta1, args.adam_beta2, args.weight_decay) == (5e-4, 0.9, 0.98, 1e-4)
     assert args.label_smoothing_factor == 0.1 and args.max_grad_norm == 0 and args.num_train_epochs == 60
     assert args.lr_scheduler_type == "inverse_sqrt" and args.get_warmup_steps(6600) == 400
     asked = quick("none", lr=1e-3, warmup_steps=7, epochs=2.0, lr_schedule="linear")
-    args = jobs._arguments(tmp_path, asked, prepared, True)
+    args = jobs.arguments(tmp_path, asked, prepared, True)
     assert (args.learning_rate, args.warmup_steps, args.num_train_epochs) == (1e-3, 7, 2)
     assert args.lr_scheduler_type == "linear"
 

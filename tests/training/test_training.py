@@ -15,6 +15,7 @@ import torch
 from accelerate import DistributedType
 from transformers import EarlyStoppingCallback
 
+from forked import Forked, forked
 from kheads import DSP, METHODS, STE, Michel, Retrain, Voita, discover, prune
 from kheads.methods.base import Goal, Learned
 from kheads.surgery.gates import attach
@@ -30,6 +31,8 @@ from kheads.training.trainer import (
     newest_checkpoint,
 )
 from small_runs import arguments, data, without_dropout
+
+__all__ = ["forked"]
 
 Fresh = Callable[[str], Any]
 LEARNED = [name for name, method in METHODS.items() if issubclass(method, Learned)]
@@ -278,7 +281,7 @@ sys.path.insert(0, {tests!r})
 from families import tiny
 from small_runs import arguments, data
 from transformers import TrainerCallback
-from kheads import DSP, Retrain, prune
+from kheads import DSP, Surgeon, prune
 from kheads.training.plan import Plan
 torch.set_num_threads(1)
 folder, mode, method, phase = sys.argv[1:]
@@ -304,17 +307,17 @@ torch.save({{"scores": result.scores, "kept": result.kept.to_dict(), "weights": 
 """
 
 
-@pytest.mark.parametrize(("method", "phase"), [("DSP()", "gates"), ("Retrain(before_cut=4)", "retrain")])
-def test_a_killed_run_resumes_to_the_same_end(method: str, phase: str, tmp_path: Path) -> None:
+# The surgeon's model is repaired before it trains on; gates and their model are cut in the end.
+@pytest.mark.parametrize(("method", "phase"), [("DSP()", "gates"), ("Surgeon(before_cut=4)", "adapt")])
+def test_a_killed_run_resumes_to_the_same_end(method: str, phase: str, forked: Forked, tmp_path: Path) -> None:
     """SIGKILL in the second epoch, with length grouping: temperature, noise, data order and dropout go on bit for bit.
 
-    A checkpoint that was cut off while it was written is skipped. Prune-and-retrain is killed after its cut.
+    A checkpoint that was cut off while it was written is skipped. The surgeon is killed after its cut.
     """
 
     def run(folder: Path, mode: str) -> int:
         script = SCRIPT.format(tests=str(Path(__file__).parents[1]))
-        arguments = [str(folder), mode, method, phase]
-        return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True).returncode
+        return forked.execute(tmp_path, script, str(folder), mode, method, phase)
 
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(whole, "whole") == 0

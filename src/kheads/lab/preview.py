@@ -9,17 +9,17 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
-from transformers import TrainingArguments, set_seed
+from transformers import set_seed
 
 from kheads.anatomy import discover
 from kheads.blocks.site import total
 from kheads.lab.jobs.job import Job, refuse_unread, unread
 from kheads.lab.jobs.prepared import Prepared
-from kheads.lab.jobs.running import prepare
+from kheads.lab.jobs.running import arguments, prepare
 from kheads.lab.report.style import scale
 from kheads.measuring.measurement import Measurement, measure, size, without_heads
 from kheads.measuring.timing import Ratio
@@ -199,7 +199,7 @@ def preview(job: Job, prepared: Prepared, asked: Request, tell: Tell) -> Preview
     batch = _batch(prepared, asked.at) if asked.timed else None
     with tempfile.TemporaryDirectory(prefix="kheads-", ignore_cleanup_errors=True) as folder:
         bench = _bench(job, prepared, folder)
-        run = Run(bench, before={}, report={"extra_gradients": 0.0}, method=job.chosen(), original=bench.model)
+        run = Run(bench, before={}, method=job.chosen(), original=bench.model)
         run.goal = Goal(ks[-1], sites, unit=job.unit)  # scores that lead to the fewest heads serve every K
         tell("measuring the unpruned model", 0, len(ks))
         unpruned = bench.evaluate()[0]
@@ -299,30 +299,12 @@ def _bench(job: Job, prepared: Prepared, folder: str) -> Bench:
     return Bench(
         model.eval(),
         (prepared.train, dict(prepared.evals)),
-        _arguments(job, prepared, folder),
+        arguments(Path(folder), job, prepared, quiet=True),
         plan,
         prepared.trainer_class,
         prepared.score,
         options,
     )
-
-
-def _arguments(job: Job, prepared: Prepared, folder: str) -> TrainingArguments:
-    """What decides how examples are read; nothing is trained."""
-    defaults: dict[str, Any] = {
-        "output_dir": folder,
-        "per_device_train_batch_size": max(1, job.batch_size // job.accumulate),
-        "per_device_eval_batch_size": max(64, job.batch_size),
-        "bf16": job.bf16,
-        "report_to": "none",
-        "seed": job.seed,
-        "save_strategy": "no",
-        "use_cpu": not torch.accelerator.is_available(),
-        "dataloader_pin_memory": torch.cuda.is_available(),
-        "disable_tqdm": True,  # it is told how far it is
-    }
-    made: TrainingArguments = (prepared.arguments_class or TrainingArguments)(**{**defaults, **prepared.arguments})
-    return made
 
 
 def _plain(ratio: Ratio | None) -> dict[str, float] | None:

@@ -53,7 +53,7 @@ class Run:
     bench: Bench
     before: dict[str, Any]  # of the model that was given
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
-    report: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=lambda: {"extra_gradients": 0.0})
     method: Any = None  # a Method; a search may put another one in its place
     goal: Any = None  # a Goal
     scores: Tensor = field(default_factory=lambda: torch.zeros(0))
@@ -77,7 +77,7 @@ class Run:
         self.method, self.goal = method, goal
         self.bench.asked |= {"k": goal.k, "constraints": goal.constraints, "unit": goal.unit}
         self.bench.asked |= {"method": describe_method(method), "repair": plan.repair, "distil": _told(plan.distil)}
-        self.report |= {"extra_gradients": 0.0, "trains_model": not starts_from_trained(phases)}
+        self.report["trains_model"] = not starts_from_trained(phases)
         self.measure_first()
         if plan.baseline and (plan.trained or not starts_from_trained(phases)):
             self.train_baseline()

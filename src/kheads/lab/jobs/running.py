@@ -115,10 +115,10 @@ def _carry_out(
 ) -> dict[str, Any]:
     """Prunes, and saves the model with its record, which it returns."""
     job, everyone = work.job, PartialState()
-    if prepared.train is None:
+    if prepared.train is None or not len(prepared.train):
         raise ValueError("Training data is missing; give `train` (--train).")
     check_room(work.path, _least_bytes(job, prepared.model))
-    arguments = _arguments(work.path, job, prepared, quiet)
+    given = arguments(work.path, job, prepared, quiet)
     if everyone.is_main_process:
         work.open(asked)
     everyone.wait_for_everyone()
@@ -129,7 +129,7 @@ def _carry_out(
         method,
         prepared.train,
         prepared.evals,
-        arguments,
+        given,
         plan=plan,
         constraints=_constraints(job, discover(prepared.model, job.unit)),
         unit=job.unit,
@@ -196,9 +196,9 @@ def evaluate(prepared: Prepared, batch_size: int | None = None, quiet: bool = Fa
         "disable_tqdm": quiet,
     }
     given = {} if batch_size is None else {"per_device_eval_batch_size": batch_size}
-    arguments = (prepared.arguments_class or TrainingArguments)(**{**defaults, **prepared.arguments, **given})
+    made = (prepared.arguments_class or TrainingArguments)(**{**defaults, **prepared.arguments, **given})
     trainer = prepared.trainer_class(
-        model=prepared.model, args=arguments, processing_class=prepared.processor, **prepared.trainer_options
+        model=prepared.model, args=made, processing_class=prepared.processor, **prepared.trainer_options
     )
     metrics = {name: named_metrics(trainer.predict(data).metrics, "test") for name, data in prepared.evals.items()}
     for name, further in (prepared.score(_evaluated(prepared.model)) if prepared.score else {}).items():
@@ -231,7 +231,8 @@ def _site(name: str, sites: Sequence[Site]) -> str:
     return longer[0] if len(longer) == 1 and name not in {site.name for site in sites} else name
 
 
-def _arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> TrainingArguments:
+def arguments(folder: Path, job: Job, prepared: Prepared, quiet: bool) -> TrainingArguments:
+    """What the job and its task say of training, as transformers takes it."""
     asked = {
         "learning_rate": job.lr,
         "lr_scheduler_type": job.lr_schedule,
