@@ -150,3 +150,11 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text("[job]\nmodel = 'x'\n")
     with pytest.raises(ValueError, match=r"short.toml: A sweep needs a \[grid\]"):
         read(tmp_path / "short.toml")
+
+
+def test_a_repair_concerns_those_who_cut_a_trained_model() -> None:
+    """Methods that learn along with the model have nothing to repair, and run once."""
+    sweep = plan({"methods": ["dsp", "michel"], "k": [6], "seeds": [0], "repair": [True, False]})
+    cut = ["michel-k6-s0-repair_true", "michel-k6-s0-repair_false"]
+    assert ids(sweep) == ["dsp-k6-s0", "none-s0", *cut]
+    assert [run.job.repair for run in sweep.runs] == [True, True, True, False]
