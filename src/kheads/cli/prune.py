@@ -119,6 +119,7 @@ def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
 
 def _rows(outcome: Outcome) -> list[tuple[Any, ...]]:
     from kheads.lab import terminal
+    from kheads.training.recording import FURTHER, STAGES
 
     record, metric = outcome.record, outcome.prepared.metric
     before, after, metrics = record["before"], record["after"], record["metrics"]
@@ -130,17 +131,10 @@ def _rows(outcome: Outcome) -> list[tuple[Any, ...]]:
     for name in outcome.prepared.evals:
         unpruned = metrics.get("unpruned", {}).get(name, {}).get(metric)
         old = "-" if unpruned is None else terminal.metric(metric, unpruned)
-        for stage, remark in _stages(metrics):
-            if name in metrics[stage]:
+        for stage, remark in {FURTHER: " (all heads, trained on)", **STAGES}.items():
+            if name in metrics.get(stage, {}):
                 rows.append((f"{metric}, {name}{remark}", old, terminal.metric(metric, metrics[stage][name][metric])))
     return rows
-
-
-def _stages(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was measured of the smaller model, in the order of the run, and what to add to the metric's name."""
-    last = "recovered" if "recovered" in metrics else "pruned"
-    on_the_way = [("cut", " (after the cut)"), ("repaired", " (repaired)"), ("further", " (unpruned, trained as long)")]
-    return [*((stage, remark) for stage, remark in on_the_way if stage in metrics), (last, "")]
 
 
 def _missing_baseline(outcome: Outcome) -> tuple[str, ...]:

@@ -154,9 +154,10 @@ class Bench:
         if "length" in getattr(data, "column_names", ()):  # a whole column is read faster than rows
             lengths = np.asarray(data["length"])
             return [int(lengths[index]) for index in examples]
-        texts = [data[index] for index in examples]
-        known = all(isinstance(text, Mapping) and "input_ids" in text for text in texts)
-        return [max(len(text["input_ids"]), 1) for text in texts] if known else None
+        first = data[examples[0]] if examples else None  # the others may be images, which are slow to read
+        if not isinstance(first, Mapping) or "input_ids" not in first:
+            return None
+        return [max(len(data[index]["input_ids"]), 1) for index in examples]
 
     # ---------------------------------------------------------------------------------------- how long
 

@@ -21,6 +21,9 @@ from kheads.methods.registry import BUILT_IN, UNPRUNED, key_of
 from kheads.storage import strict_json
 
 NAME = "result.json"
+# What is measured of the smaller model in the course of a run, and what people read behind the metric's name.
+STAGES = {"cut": " (after the cut)", "repaired": " (repaired)", "pruned": "", "recovered": " (recovered)"}
+FURTHER = "further"  # the model with all heads, trained on for as long
 UNPRUNED_LOOK = Look("Unpruned", marker="", dash="dash", colour="@ink")
 
 

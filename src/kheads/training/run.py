@@ -37,7 +37,7 @@ from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.progress import progress
-from kheads.training.recording import describe_method
+from kheads.training.recording import FURTHER, describe_method
 from kheads.training.result import PruneResult
 
 # How many examples are looked at unless the user says so, and how many tokens these may have in all: texts of language
@@ -137,7 +137,7 @@ class Run:
         original, self.bench.model = self.bench.model, copy.deepcopy(self.bench.model)
         further: dict[str, Any] = {"max_steps": self.bench.plan.recover_steps} if self.bench.plan.recover_steps else {}
         self.bench.train("baseline", **(further if self.bench.plan.trained else {}))
-        self.metrics["further" if self.bench.plan.trained else "unpruned"] = self.bench.evaluate()[0]
+        self.metrics[FURTHER if self.bench.plan.trained else "unpruned"] = self.bench.evaluate()[0]
         self.bench.model = original
 
     def train(self, phase: Train) -> None:

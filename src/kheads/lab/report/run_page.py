@@ -15,9 +15,9 @@ from kheads.lab.report.setting import machines, model_name, seeds, steps
 from kheads.lab.report.style import ACCENT
 from kheads.lab.terminal import metric as written
 from kheads.methods.look import Look
+from kheads.training.recording import STAGES
 
 LOSS = Look("Training loss", marker="", colour=ACCENT)
-STAGES = ("pruned", "recovered")
 SEARCHES = "search-"  # phases that only look for a setting
 
 
@@ -96,13 +96,12 @@ def before_after(run: Run) -> Table:
     if "bytes" in before:
         sizes = [f"{size['bytes'] / 1e6:.1f} MB" for size in (before, after)]
         rows.append(["Weights", *sizes, _change(before["bytes"], after["bytes"])])
-    for stage in STAGES:
+    for stage, remark in STAGES.items():
         for name, found in run.record["metrics"].get(stage, {}).items():
             unpruned = run.quality(name, "unpruned")
             value = found.get(metric)
             if value is not None:
                 old = "–" if unpruned is None else written(metric, unpruned)
-                remark = " (recovered)" if stage == "recovered" else ""
                 rows.append([f"{metric}, {name}{remark}", old, written(metric, value), ""])
     whole = "unpruned" in run.record["metrics"]
     caption = "" if whole else "No unpruned model was measured in this run, so there is none to compare with."
