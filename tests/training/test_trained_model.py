@@ -30,7 +30,7 @@ def test_a_repair_follows_every_cut_of_a_trained_model(name: str) -> None:
     phases = method.phases(Outline(frozen=method.pipelines, trained=True))
     assert phases[phases.index(Cut()) + 1] == Repair()
     joint = DSP.configured().phases(Outline(trained=True))
-    assert joint[:3] == (LearnGates(steps=0.4), Cut(), Repair()) and isinstance(joint[3], Train)
+    assert joint[:3] == (LearnGates(steps=0.65), Cut(), Repair()) and isinstance(joint[3], Train)
     assert DSP.configured().phases(Outline()) == (LearnGates(), Cut())
 
 
@@ -64,7 +64,7 @@ def test_joint_dsp_of_a_trained_model_is_cut_early_repaired_and_trained_on(fresh
     rows = data("bert")
     args = arguments(tmp_path, max_steps=10)
     result = prune(fresh("bert"), 3, "dsp", rows, rows[:4], args, trained=True)
-    assert {part: log[-1]["step"] for part, log in result.history.items()} == {"gates": 4, "adapt": 6}
+    assert {part: log[-1]["step"] for part, log in result.history.items()} == {"gates": 6, "adapt": 4}
     assert list(result.metrics) == STAGES and len(result.kept) == 3
 
 

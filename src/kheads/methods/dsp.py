@@ -37,8 +37,7 @@ PRESETS: Mapping[str, Options] = {
         "noise_cooldown": 0.65,
         "few": FEW,
     },
-    # The same for a model that is trained already, which has nothing to learn before heads leave: a frozen one, which
-    # cannot adapt afterwards, or one that trains on once it is cut and repaired.
+    # The same for a frozen model, which has nothing to learn before heads leave and cannot adapt afterwards.
     "frozen": {
         "relaxation": "threshold",
         "tau_start": 1.0,
@@ -47,6 +46,17 @@ PRESETS: Mapping[str, Options] = {
         "cooldown": 0.95,
         "budget_cooldown": 0.95,
         "noise_cooldown": 0.65,
+    },
+    # The same for a model that is trained already, in the part of the training that ends with its cut and repair.
+    "trained": {
+        "relaxation": "threshold",
+        "tau_start": 1.0,
+        "tau_end": 0.01,
+        "gate_lr": 0.1,
+        "warmup": 0.4,
+        "cooldown": 0.55,
+        "budget_cooldown": 0.55,
+        "noise_cooldown": 1.0,
     },
     # The paper's for translation: tau cools down in 15,000 of about 66,000 steps, pipelined in 250 of about 1,100.
     "translation": {
@@ -65,7 +75,8 @@ class DSP(Learned):
 
     The fields' defaults are the paper's for BERT (Table 2). They assume tens of thousands of steps: with a few hundred,
     every gate stays at K/H until the subset is settled. The preset "short" is for those, "frozen" for the gates of a
-    frozen model (pipelined); they are what `prune` and the command line take unless told otherwise.
+    frozen model (pipelined), "trained" for a model that can do the task already; they are what `prune` and the command
+    line take unless told otherwise.
 
     Differs: `budget_cooldown` lets the sum of the gates itself go from H to K, so that heads leave one by one from a
     model that works, and `warmup` trains with all heads open before that. Both are off in the paper. Constraints split
@@ -109,7 +120,7 @@ class DSP(Learned):
     warmup: Steps = 0
     budget_cooldown: Steps = 0
     few: Share = 0
-    choice: Share = 0.4
+    choice: Share = 0.65
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,7 +130,7 @@ class DSP(Learned):
     @classmethod
     def usual_preset(cls, outline: Outline) -> str:
         """The better one wherever both were measured."""
-        return "frozen" if outline.frozen or (outline.trained and outline.repairs) else "short"
+        return "frozen" if outline.frozen else "trained" if outline.trained and outline.repairs else "short"
 
     @classmethod
     def look_in(cls, frozen: bool) -> Look:
