@@ -106,7 +106,7 @@ def test_fields_that_a_run_never_reads() -> None:
     assert unread(Job("m", k=3, pipelined=True)).keys() == {"estimate_examples", *teaching}
     assert unread(Job("m", k=3, method="michel", distil=True)).keys() == {"gate_steps"}
     assert unread(Job("m", k=3, method="michel", repair=False)).keys() == {"gate_steps", "repair_examples", *teaching}
-    assert unread(Job("m", k=3, trained=True)).keys() == {"gate_steps", *teaching}
+    assert unread(Job("m", k=3, trained=True)).keys() == {"gate_steps", "recover_steps", *teaching}
 
 
 def test_what_depends_on_the_model_is_refused_once_it_is_known() -> None:

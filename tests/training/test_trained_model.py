@@ -100,7 +100,7 @@ def test_distillation_changes_what_is_learned(fresh: Fresh, tmp_path: Path) -> N
         ({"training": False, "trained": True}, "dsp", "dsp learns by training, and `training=False` says not to"),
         ({"training": False}, None, "`training=False` is for a model that is trained already"),
         ({"training": False, "trained": True, "recover_steps": 3}, None, "`recover_steps` trains"),
-        ({"distil": Distillation()}, "dsp", "`distil` needs a trained model to learn from"),
+        ({"distil": Distillation()}, "dsp", "`distil` needs a teacher, and dsp trains the model that is given"),
     ],
 )
 def test_what_cannot_be_is_refused(

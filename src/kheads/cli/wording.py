@@ -20,6 +20,7 @@ FLAGS = {
     "protected": "--protect",
     "quotas": "--quota",
     "overwrite": "--overwrite",
+    "repair": "--no-repair",
     "to": "--to",
 }
 TABLES = ("method_options", "data", "constraints")  # of which --set names the fields

@@ -172,7 +172,10 @@ class Job:
                     f"Leave `{wants}` out, and it is trained."
                 )
         trained = self.trained or (able and not self.fresh and self.method != UNPRUNED)
-        return replace(self, trained=trained, method=replace(self, trained=trained).method_name)
+        found = replace(self, trained=trained, method=replace(self, trained=trained).method_name)
+        if self.no_training and any(isinstance(phase, LearnGates) for phase in found.phases()):
+            raise ValueError(f"`no_training` and {found.method} contradict each other: it learns by training.")
+        return found
 
     def on_trained(self, model: str) -> Job:
         """The same job on a model that is trained already, without what only a new model needs."""

@@ -116,7 +116,7 @@ def _carry_out(
     """Prunes, and saves the model with its record, which it returns."""
     job, everyone = work.job, PartialState()
     if prepared.train is None or not len(prepared.train):
-        raise ValueError("Training data is missing; give `train` (--train).")
+        raise ValueError("Training data is missing; give `train`.")
     check_room(work.path, _least_bytes(job, prepared.model))
     given = arguments(work.path, job, prepared, quiet)
     if everyone.is_main_process:
