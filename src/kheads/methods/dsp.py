@@ -20,7 +20,7 @@ from kheads.subset import anneal, gumbel, soft_top_k
 PAPER_COOLDOWN = 0.68
 SILENT = 1e-8  # a smaller gate is closed
 # Measured in experiments/LOG.md: few heads need the longer training after the choice, many heads the longer way to it.
-FEW = 0.1  # share of the heads below which few are kept
+FEW = 0.06  # share of the heads below which few are kept
 EARLY: Options = {"warmup": 0.2, "cooldown": 0.15, "budget_cooldown": 0.15, "noise_cooldown": 0.35}
 
 PRESETS: Mapping[str, Options] = {
