@@ -180,7 +180,10 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
             lambda: DSP(budget_cooldown=0.5),
             '`budget_cooldown` and `few` make k fractional, which needs relaxation="threshold".',
         ),
-        (lambda: DSP.preset("long"), "`preset` must be one of 'paper', 'short', 'frozen', 'trained', 'translation'; got 'long'."),
+        (
+            lambda: DSP.preset("long"),
+            "`preset` must be one of 'paper', 'short', 'frozen', 'trained', 'translation'; got 'long'.",
+        ),
         (lambda: DSP(noise=-1), "`noise` must be a number from 0 up; got -1."),
         (lambda: STE(gate_lr_schedule="step"), "`gate_lr_schedule` must be one of 'linear', 'constant'; got 'step'."),
         (lambda: Voita(weight=-1), "`weight` must be a number from 0 up; got -1."),

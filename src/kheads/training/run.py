@@ -333,8 +333,8 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
         raise ValueError("The training data has no labels, and the model has to be trained; give data with labels.")
     if plan.distil is not None and not plan.trained and not trains_first(phases):
         raise ValueError(
-            f"`distil` needs a teacher, and {name} trains the model that is given; give one that is trained already, or "
-            "leave `distil` out."
+            f"`distil` needs a teacher, and {name} trains the model that is given; give one that is trained already, "
+            "or leave `distil` out."
         )
 
 
