@@ -5,7 +5,7 @@
 #     WORK=/tmp/kheads-trained DATA=folder/with/mnli sh experiments/trained/run.sh mnli
 #
 # A run whose result is already in results/runs is skipped, so the script can be started again at any time; in the end all
-# of them are packed into results.jsonl.gz. SEEDS and KS choose a part. The runs of `surgeon` have the metrics after the cut
+# of them are packed into results.jsonl.gz. SEEDS, KS and EXTRAS=no choose a part. The runs of `surgeon` have the metrics after the cut
 # and after the repair, too, which is what --no-training gives. What was tuned was tuned on other rows: made_files.py has some,
 # and MNLI the matched ones.
 set -eu
@@ -49,6 +49,7 @@ for seed in ${SEEDS:-0 1 2}; do
         run "retrain-k$k" "$seed" "$@" -k "$k" --method retrain --no-repair
         run "dsp-short-k$k" "$seed" "$@" -k "$k" --method dsp --no-repair
     done
+    [ "${EXTRAS:-yes}" = yes ] || continue
     run "further-k36" "$seed" "$@" -k 36 --method surgeon --baseline
     run "dsp-k12" "$seed" "$@" -k 12 --method dsp
     run "michel-k12" "$seed" "$@" -k 12 --method michel --recover-steps 200

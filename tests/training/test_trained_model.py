@@ -100,6 +100,7 @@ def test_distillation_changes_what_is_learned(fresh: Fresh, tmp_path: Path) -> N
         ({"training": False, "trained": True}, "dsp", "dsp learns by training, and `training=False` says not to"),
         ({"training": False}, None, "`training=False` is for a model that is trained already"),
         ({"training": False, "trained": True, "recover_steps": 3}, None, "`recover_steps` trains"),
+        ({"trained": True, "baseline": True}, "michel", "`baseline` trains for as long as the smaller model"),
         ({"distil": Distillation()}, "dsp", "`distil` needs a teacher, and dsp trains the model that is given"),
     ],
 )

@@ -55,8 +55,9 @@ class Plan:
         check_fields(self)
         if not self.training and not self.trained:
             raise ValueError("`training=False` is for a model that is trained already; add `trained=True`.")
-        if not self.training and self.recover_steps:
-            raise ValueError("`recover_steps` trains, and `training=False` says not to; leave one of them out.")
+        for name in ("recover_steps", "baseline"):
+            if not self.training and getattr(self, name):
+                raise ValueError(f"`{name}` trains, and `training=False` says not to; leave one of them out.")
 
     @property
     def outline(self) -> Outline:

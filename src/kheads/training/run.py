@@ -331,11 +331,21 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
         raise ValueError(f"{name} learns by training, and `training=False` says not to; take another method.")
     if not bench.labelled and not plan.trained:
         raise ValueError("The training data has no labels, and the model has to be trained; give data with labels.")
+    if plan.baseline and plan.trained and not (plan.recover_steps or _trains_on(phases)):
+        raise ValueError("`baseline` trains for as long as the smaller model, which is not trained here; leave it out.")
+    if plan.baseline and not bench.labelled:
+        raise ValueError("`baseline` trains with labels, and the training data has none; leave it out.")
     if plan.distil is not None and not plan.trained and not trains_first(phases):
         raise ValueError(
             f"`distil` needs a teacher, and {name} trains the model that is given; give one that is trained already, "
             "or leave `distil` out."
         )
+
+
+def _trains_on(phases: Sequence[Phase]) -> bool:
+    """Whether a model that is trained already is trained further: with its gates, or after its cut."""
+    joint = any(isinstance(phase, LearnGates) and not phase.frozen for phase in phases)
+    return joint or any(isinstance(phase, Train) for phase in phases[phases.index(Cut()) :])
 
 
 def _told(distil: Distillation | None) -> dict[str, Any] | None:

@@ -30,9 +30,7 @@ SCHEDULES = (
 # Fields of a job that cannot both be asked for.
 OPPOSITES = (
     ("trained", "fresh"),
-    ("no_training", "fresh"),
-    ("no_training", "recover_steps"),
-    ("no_training", "distil"),
+    *(("no_training", other) for other in ("fresh", "recover_steps", "distil", "baseline")),
 )
 
 
