@@ -25,7 +25,7 @@ from transformers import DataCollatorWithPadding, TrainingArguments, set_seed
 import kheads
 from kheads.lab.demos.inference import Recipe, made_task
 from kheads.lab.jobs import made_nli
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.training.recording import machine, versions
 
 BATCH = 32
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 def batches(rows: Any, count: int) -> Batches:
     """Examples in batches of similar length."""
-    collate = DataCollatorWithPadding(sources.tokenizer(sources.EMBEDDED))
+    collate = DataCollatorWithPadding(processors.tokenizer(sources.EMBEDDED))
     chosen = sorted((rows[number] for number in range(count)), key=lambda row: len(row["input_ids"]))
     return [dict(collate(chosen[start : start + BATCH])) for start in range(0, count, BATCH)]
 
@@ -90,7 +90,7 @@ def without_training(task: Any, ks: list[int]) -> list[Row]:
     """Cosine to the unpruned embeddings."""
     model, _ = sources.classifier(sources.EMBEDDED, **task.model_kwargs)
     model.eval()
-    encoded = task.tokenize(sources.tokenizer(sources.EMBEDDED))
+    encoded = task.tokenize(processors.tokenizer(sources.EMBEDDED))
     given, held = batches(encoded.train, 512), batches(encoded.evals["unseen words"], 256)
     right = embeddings(model, held)
 
@@ -110,7 +110,7 @@ def with_training(task: Any, ks: list[int], steps: int) -> list[Row]:
     recipe = replace(Recipe(), steps=steps)
     set_seed(0)
     model, _ = sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
-    words = sources.tokenizer(sources.EMBEDDED)
+    words = processors.tokenizer(sources.EMBEDDED)
     encoded = task.tokenize(words)
     options: dict[str, Any] = {"data_collator": DataCollatorWithPadding(words), "processing_class": words}
     arguments = TrainingArguments(

@@ -15,7 +15,7 @@ from transformers import DataCollatorWithPadding
 
 from kheads import METHODS, discover
 from kheads.methods.base import Evidence, Goal
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.tasks import from_files
 from kheads.training.batching import small_batches
 
@@ -24,7 +24,7 @@ MOST, SIZES, DRAWS, KS = 4096, (128, 256, 512, 1024, 2048), 2, (24, 12)
 folder, file, *methods = sys.argv[1:]
 torch.set_num_threads(1)
 model = sources.trained_classifier(folder).eval()
-words = sources.tokenizer(folder)
+words = processors.tokenizer(folder)
 task = from_files(file, {"eval": file}, labels=sources.labels_of(model.config)).sample(MOST, 10, 0)
 rows = task.tokenize(words, 96).train
 goal, collate = Goal(12, discover(model)), DataCollatorWithPadding(words)

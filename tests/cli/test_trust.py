@@ -13,7 +13,7 @@ import kheads
 from command import TRAIN, WORDS, call, place
 from kheads.methods.finite import NotFiniteError
 from kheads.methods.michel import per_site_norm
-from kheads.storage import sources, strict_json
+from kheads.storage import processors, sources, strict_json
 from kheads.tasks import files
 from kheads.tasks.image_classification import MOST_PIXELS, read_image
 from kheads.tasks.tokens import parts
@@ -45,7 +45,7 @@ def test_a_tokenizer_that_is_not_there_is_refused(
 def test_no_kind_of_tokenizer_is_made_up(kind: str, tmp_path: Path) -> None:
     transformers.AutoConfig.for_model(kind).save_pretrained(tmp_path)
     with pytest.raises(sources.SourceError, match="tokenizer"):
-        sources.tokenizer(tmp_path)
+        processors.tokenizer(tmp_path)
 
 
 def test_a_tokenizer_of_another_model_is_refused(

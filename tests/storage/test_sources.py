@@ -15,7 +15,7 @@ from huggingface_hub.utils._paths import filter_repo_objects
 import kheads
 from families import inputs, logits, tiny
 from kheads import CheckpointError, Kept, discover, remove
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.storage.sizes import SIZES
 
 Fresh = Callable[[str], Any]
@@ -224,7 +224,7 @@ def test_the_code_of_a_folder_never_runs_and_nobody_is_asked(
     _edit(tmp_path / "model", {"model_type": "mine", "auto_map": names})
     (tmp_path / "model" / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("the user was asked"))
-    for loader in (sources.trained_classifier, sources.model, sources.tokenizer, sources.skeleton):
+    for loader in (sources.trained_classifier, sources.model, processors.tokenizer, sources.skeleton):
         with pytest.raises(sources.SourceError):
             loader(tmp_path / "model")
     assert not (tmp_path / "ran").exists()

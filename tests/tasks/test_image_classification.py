@@ -16,7 +16,7 @@ from command import call
 from kheads import METHODS, tasks
 from kheads.lab.jobs import running as jobs
 from kheads.lab.jobs.job import Job
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.tasks import image_classification
 from kheads.training.trainer import GatedTrainer
 
@@ -122,7 +122,7 @@ def test_images_of_every_kind_reach_the_model_alike(place: Path) -> None:
     exif[0x0112] = 6  # lies on its side
     picture.rotate(90, expand=True).save(folder / "side.png", exif=exif)
     images = image_classification.ImageSet(tuple(sorted(folder.glob("*.png"))), (0,) * 8)
-    seen = image_classification.ProcessedImages(images, sources.image_processor("vit"))
+    seen = image_classification.ProcessedImages(images, processors.image_processor("vit"))
     assert {tuple(seen[index]["pixel_values"].shape) for index in range(len(images.paths))} == {(3, 8, 8)}
     assert image_classification.read_image(folder / "side.png").tobytes() == picture.tobytes()
 

@@ -24,7 +24,7 @@ def translate(
     """
     import torch
 
-    from kheads.storage import sources
+    from kheads.storage import processors, sources
     from kheads.tasks.tokens import token_ids
     from kheads.tasks.translating import longest_source
     from kheads.tasks.translating import translate as translate_texts
@@ -32,7 +32,7 @@ def translate(
     model: Any = sources.encoder_decoder(folder)
     if torch.accelerator.is_available():
         model.to(torch.accelerator.current_accelerator())
-    words = sources.fitting_tokenizer(folder, model)
+    words = processors.fitting_tokenizer(folder, model)
     texts = _texts(file)
     limit = longest_source(model, words)
     cut = sum(len(ids) > limit for ids in token_ids(words, texts)) if limit else 0

@@ -26,7 +26,7 @@ from kheads.measuring.timing import Ratio
 from kheads.methods.base import Goal, Method
 from kheads.methods.phases import Estimate, Outline
 from kheads.methods.registry import METHODS
-from kheads.storage import sources
+from kheads.storage import processors
 from kheads.storage.probe import probe_inputs
 from kheads.surgery.removal import remove
 from kheads.training.bench import Bench
@@ -275,7 +275,7 @@ def _checked(ks: Sequence[int], heads: int) -> list[int]:
 
 def _batch(prepared: Prepared, at: tuple[int, int] | None) -> dict[str, Tensor]:
     rows, length = at or (ROWS, _usual_length(prepared))
-    most = sources.positions_of(prepared.model)
+    most = processors.positions_of(prepared.model)
     if most is not None and length > most:
         raise ValueError(f"`--at` must name at most {most} tokens, the model's positions; got {length}.")
     return probe_inputs(prepared.model, rows, length)

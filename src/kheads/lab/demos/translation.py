@@ -17,7 +17,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.running import Outcome, run
 from kheads.methods.phases import Outline
 from kheads.methods.registry import DEFAULT, DEFAULT_TRAINED, METHODS, UNPRUNED
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.storage.new_folder import alone, check_free
 from kheads.tasks.translating import translate
 from kheads.tasks.translation import NUMBERS, numbers
@@ -118,5 +118,5 @@ def _table(outcomes: dict[str, Outcome]) -> Any:
 
 def _translated(folder: Path, texts: list[str]) -> list[str]:
     model: Any = sources.encoder_decoder(folder)
-    words = sources.tokenizer(folder)
+    words = processors.tokenizer(folder)
     return [f"  {text} -> {said}" for text, said in zip(texts, translate(model.eval(), words, texts), strict=True)]

@@ -12,7 +12,7 @@ from kheads.lab.jobs.catalogue import Glue, LabelledFiles, data_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.rates import fine_tuning_rate
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.tasks import outputs
 
 
@@ -49,7 +49,7 @@ def prepared(job: Job, task: tasks.ClassificationTask, model: PreTrainedModel, t
     able = trained and task.able
     if not able and not task.labelled:
         raise outputs.needs_labels(job.data["train"], "a part of it is new")
-    words = sources.fitting_tokenizer(job.model, model)
+    words = processors.fitting_tokenizer(job.model, model)
     encoded = task.tokenize(words, job.max_length)
     return Prepared(
         model=model,

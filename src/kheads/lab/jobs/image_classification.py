@@ -11,7 +11,7 @@ from kheads import tasks
 from kheads.lab.jobs.catalogue import ImageFolders, data_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.tasks import image_classification
 
 LEARNING_RATE = 5e-5
@@ -43,7 +43,7 @@ def load(job: Job, named: Sequence[str]) -> tasks.ImageTask:
 
 def prepared(job: Job, task: tasks.ImageTask, model: PreTrainedModel, trained: bool) -> Prepared:
     """Puts a task, its images as the model sees them and a model together; `trained` if it has a trained head."""
-    processor = sources.image_processor(job.model)
+    processor = processors.image_processor(job.model)
     task.check_images()
     mode = "L" if getattr(model.config, "num_channels", 3) == 1 else "RGB"
 

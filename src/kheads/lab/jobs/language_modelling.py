@@ -8,7 +8,7 @@ from kheads import tasks
 from kheads.lab.jobs.catalogue import TextFiles, data_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
-from kheads.storage import sources
+from kheads.storage import processors, sources
 from kheads.tasks import language_modelling
 
 LEARNING_RATE = 5e-5
@@ -19,11 +19,11 @@ def prepare(job: Job) -> Prepared:
     data: TextFiles = data_of(job.task, job.data)
     if not data.eval:
         raise ValueError("Give text files to train on and to evaluate (--train, --eval).")
-    words = sources.tokenizer(job.model)
+    words = processors.tokenizer(job.model)
     task = tasks.text_blocks(data.train, data.eval, words, job.max_length)
     task = task.sample(job.max_train, job.max_eval, job.seed)
     model = sources.language_model(job.model)
-    sources.check_embeddings(job.model, model, words)
+    processors.check_embeddings(job.model, model, words)
     _check_positions(model, task)
     return Prepared(
         model=model,

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from kheads.storage import sources
+from kheads.storage import processors
 from kheads.tasks.tokens import check_tokens, tokens_of
 from kheads.training.trainer import GatedTrainer
 
@@ -54,7 +54,7 @@ class Prepared:
         """Text that the tokenizer cannot read, or reads for another model, is refused before anything is trained."""
         if not isinstance(self.processor, PreTrainedTokenizerBase):
             return
-        most = sources.positions_of(self.model)
+        most = processors.positions_of(self.model)
         for name, data in {"train": self.train, **self.evals}.items():
             longest = max(data["length"], default=0) if "length" in getattr(data, "column_names", ()) else 0
             if most is not None and longest > most:
@@ -65,4 +65,4 @@ class Prepared:
             for column in ("input_ids", "labels"):
                 ids = tokens_of(data, column)
                 if ids is not None:
-                    check_tokens(ids, self.processor, sources.embeddings_of(self.model), f"The set {name!r}")
+                    check_tokens(ids, self.processor, processors.embeddings_of(self.model), f"The set {name!r}")

@@ -10,7 +10,7 @@ from transformers import DataCollatorForSeq2Seq, PreTrainedModel, Seq2SeqTrainin
 from kheads.lab.jobs.catalogue import Translation, data_of
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
-from kheads.storage import sizes, sources
+from kheads.storage import processors, sizes, sources
 from kheads.tasks import translation
 from kheads.tasks.bleu import Bleu, check_installed
 from kheads.tasks.bpe import VOCABULARY, train_bpe
@@ -147,7 +147,7 @@ def _known_model(job: Job, data: Translation) -> tuple[Any, Any]:
     if data.vocab_size is not None:
         raise ValueError(f"`vocab_size` is for a new model ({', '.join(sizes.SIZES)}); {job.model} has its tokenizer.")
     model = sources.encoder_decoder(job.model)
-    words = sources.fitting_tokenizer(job.model, model)
+    words = processors.fitting_tokenizer(job.model, model)
     _set_languages(model, words, data)
     return model, words
 
