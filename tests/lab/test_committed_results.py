@@ -15,7 +15,13 @@ from kheads.lab.report.verdicts import TOO_LITTLE
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 KS = {48, 24, 12, 6, 3, 1}
-RUNS = {"made_nli": 230, "few_heads/results": 6, "mnli_minilm/results": 18, "multi30k_small/results": 11}
+RUNS = {
+    "made_nli": 230,
+    "few_heads/results": 11,
+    "mnli_minilm/results": 18,
+    "multi30k_small/results": 11,
+    "trained/results": 20,
+}
 
 
 @pytest.fixture(scope="module")
