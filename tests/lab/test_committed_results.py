@@ -20,7 +20,7 @@ RUNS = {
     "few_heads/results": 11,
     "mnli_minilm/results": 18,
     "multi30k_small/results": 11,
-    "trained/results": 20,
+    "trained/results": 28,
 }
 
 
