@@ -1,5 +1,7 @@
 """Time the relaxed top-K of kheads beside the paper's recursion written as a plain loop of autograd operations.
 
+And the relaxed knapsack, with costs over six orders of magnitude, beside the relaxed top-K it becomes with equal costs.
+
 Every figure is the time of one forward and one backward pass. What is compared runs interleaved, round by round, and
 a ratio is the median of the ratios of each round.
 """
@@ -15,7 +17,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from kheads.subset import gumbel, soft_top_k
+from kheads.subset import gumbel, soft_knapsack, soft_top_k
 
 HEADS = 144
 TEMPERATURES = (1.0, 0.01)
@@ -75,12 +77,24 @@ def compare(k: int, tau: float, repeats: int) -> dict[str, float]:
 
 
 def growth(repeats: int) -> list[dict[str, float]]:
-    """Time of the threshold relaxation with a growing number of logits, half of them kept."""
+    """Times of threshold and knapsack with a growing number of logits, half of them or of their cost kept."""
     rows = []
     for size in SIZES:
         logits, grad = draw(size)
-        seconds = median([run(threshold, logits, grad, size // 2, 0.1) for _ in range(repeats + 3)][3:])
-        rows.append({"size": size, "ms": 1e3 * seconds, "ns_per_logit": 1e9 * seconds / size})
+        costs = 10 ** (6 * torch.rand(size, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+        budget = costs.sum().item() / 2
+        functions = (threshold, lambda r, _, tau, costs=costs, budget=budget: soft_knapsack(r, costs, budget, tau))
+        rounds = [[run(function, logits, grad, size // 2, 0.1) for function in functions] for _ in range(repeats + 3)]
+        threshold_s, knapsack_s = (median(times) for times in zip(*rounds[3:], strict=True))
+        rows.append(
+            {
+                "size": size,
+                "threshold_ms": 1e3 * threshold_s,
+                "knapsack_ms": 1e3 * knapsack_s,
+                "knapsack_ns_per_logit": 1e9 * knapsack_s / size,
+                "ratio": median(knapsack / threshold for threshold, knapsack in rounds[3:]),
+            }
+        )
     return rows
 
 
@@ -104,11 +118,14 @@ def main() -> None:
                 f" {row['successive_speedup']:>10.1f}x {row['threshold_speedup']:>9.1f}x"
             )
 
-    print("\nthreshold, k = half of the logits, tau = 0.1")
-    print(f"{'logits':>9} {'ms':>9} {'ns per logit':>13}")
+    print("\nthreshold and knapsack, half of the logits or of their cost, tau = 0.1: milliseconds, and their ratio")
+    print(f"{'logits':>9} {'threshold':>10} {'knapsack':>9} {'ns per logit':>13} {'ratio':>6}")
     sizes = growth(max(3, repeats // 10))
     for row in sizes:
-        print(f"{row['size']:>9} {row['ms']:>9.2f} {row['ns_per_logit']:>13.1f}")
+        print(
+            f"{row['size']:>9} {row['threshold_ms']:>10.2f} {row['knapsack_ms']:>9.2f}"
+            f" {row['knapsack_ns_per_logit']:>13.1f} {row['ratio']:>6.2f}"
+        )
 
     environment = {
         "python": platform.python_version(),

@@ -136,14 +136,25 @@ def head_map() -> str:
 
 # Public names by use. What is public and stands in no group comes last.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Find, gate, choose, remove": ("discover", "gated", "select", "remove", "ghosts", "Site", "Kept", "Constraints"),
+    "Find, gate, choose, remove": (
+        "discover",
+        "gated",
+        "select",
+        "remove",
+        "ghosts",
+        "Site",
+        "Kept",
+        "Constraints",
+        "Budget",
+        "Costs",
+    ),
     "Repair": ("repair", "Repair", "RepairedSite"),
     "Save, load, export": ("save", "load", "export", "CheckpointError", "ExportError"),
     "Train and prune": ("prune", "Plan", "PruneResult", "GatedTrainer", "GatedSeq2SeqTrainer"),
     "A loop of your own": ("attach", "Pruner"),
     "Methods": ("METHODS", "DSP", "STE", "Voita", "Michel", "Retrain", "Random"),
     "A method of your own": ("Estimated", "Learned", "Method", "Goal", "Evidence", "Moment", "Look"),
-    "Measure": ("measure", "Measurement"),
+    "Measure": ("measure", "Measurement", "price"),
     "Models that kheads does not know": ("adopt", "open_attention", "UnsupportedModelError", "anatomy"),
     "The equations": ("subset",),
 }

@@ -1,4 +1,4 @@
-"""Fixtures: one tiny model of every family, and sets of heads that probe the corners."""
+"""Fixtures: one tiny model of every family, and sets of blocks that probe the corners."""
 
 import copy
 import os
@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from families import FAMILIES, tiny
 from kheads import Kept, Site
-from kheads.blocks.site import ATTENTIONS
+from kheads.blocks.site import ATTENTIONS, spans
 from kheads.lab.report.results import Results, read
 from synthetic_results import write_sweep
 
@@ -55,10 +55,12 @@ def generating_family(request: pytest.FixtureRequest) -> str:
 
 
 def subsets(sites: tuple[Site, ...], count: int = 4) -> list[Kept]:
-    """Sets of heads: none, all, one site emptied, and random ones that leave uneven sites."""
+    """Sets of blocks: none, all, the first site of each kind emptied, and random ones that leave uneven sites."""
     total = sum(site.count for site in sites)
     masks = [torch.zeros(total), torch.ones(total), torch.ones(total)]
-    masks[2][: sites[0].count] = 0
+    first = {site.kind == "ffn": site.name for site in reversed(sites)}
+    for site, place in spans(sites):
+        masks[2][place] = site.name not in first.values()
     for seed in range(count):
         masks.append((torch.rand(total, generator=torch.Generator().manual_seed(seed)) < 0.5).double())
     return [Kept.from_mask(mask, sites) for mask in masks]

@@ -99,6 +99,7 @@ def _parse(command: Any, words: list[str], parent: Any = None) -> None:
 # Pages whose commands are run in order, on tiny models of the names that the page uses.
 RUN = (
     "README.md",
+    "docs/budgets.md",
     "docs/classifier.md",
     "docs/images.md",
     "docs/language-model.md",
@@ -110,8 +111,8 @@ RUN = (
     "docs/what-has-to-stay.md",
     "docs/your-own-method.md",
 )
-# Not run here: what takes long, needs the hub or a cluster, or starts a process; it has tests of its own.
-ELSEWHERE = {"demo", "data", "export", "report", "minilm", "mnli", "kheads-demo"}
+# Not run here: what takes long or goes by times, needs the hub or a cluster, or starts a process; tests of its own do.
+ELSEWHERE = {"--speedup", "--max-ms", "speedup", "demo", "data", "export", "report", "minilm", "mnli", "kheads-demo"}
 
 
 @pytest.mark.parametrize("page", RUN)
@@ -145,7 +146,7 @@ def _quick(words: tuple[str, ...]) -> tuple[str, ...]:
         recovery = ("--recover-steps", "2") if "--recover-steps" in words else ()
         return ("--max-steps", "2", "--overwrite", *length, *batch, *recovery)
     if words[0] == "preview":
-        return () if "-k" in words else ("-k", "6")
+        return () if "-k" in words else ("--max-eval", "6", "--no-speed", "--parts", "ffn")
     if words[0] == "eval":
         return ("--max-length", "16") if "clm" in words else ()
     if words[0] == "measure":

@@ -2,7 +2,10 @@
 # German to English on Multi30k with the size `small` (6+6 layers, 72 heads): unpruned, and K = 12.
 #
 #     DATA=folder/with/multi30k WORK=/tmp/kheads-multi30k sh experiments/multi30k_small/run.sh
+#     DATA=folder/with/multi30k WORK=/tmp/kheads-multi30k sh experiments/multi30k_small/run.sh trained
 #
+# `trained` cuts the unpruned model of seed 0, repairs it and trains it for 500 further steps; SEEDS are those of the cut,
+# and METHODS chooses a part.
 # A run whose result is already in results/runs is skipped, so the script can be started again at any time; in the end all
 # of them are packed into results.jsonl.gz. Michel and the pipelined run start from the unpruned model of the first run.
 # Tune on "val"; report "test2016". STEPS and MAX_EVAL are there to try the script out.
@@ -28,6 +31,36 @@ run() { # name, model, options...
         --set save_steps=500 --resume --overwrite -o "$WORK/$name" "$@"
     sed "s#$DATA/#multi30k/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
 }
+
+further() { # name, options...
+    name=$1
+    shift
+    [ -e "$RESULTS/runs/$name.json" ] && return 0
+    kheads prune "$WORK/none-0" -k 12 --task translation \
+        --set "train_source=$DATA/train.de.gz" --set "train_target=$DATA/train.en.gz" \
+        --set "eval_source=${EVAL:-test2016}=$DATA/${EVAL:-test2016}.de.gz" \
+        --set "eval_target=${EVAL:-test2016}=$DATA/${EVAL:-test2016}.en.gz" \
+        ${MAX_EVAL:+--max-eval "$MAX_EVAL"} \
+        --set batch_tokens=1024 --max-steps "${FURTHER:-500}" --lr 2e-3 --set lr_schedule=linear --set warmup_steps=50 \
+        --overwrite -o "$WORK/$name" "$@"
+    sed "s#$DATA/#multi30k/#g; s#$WORK/##g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
+    rm -r "${WORK:?}/$name"
+}
+
+if [ "${1:-}" = trained ]; then
+    run none-0 small --set vocab_size=6000 --method none --seed 0
+    for seed in ${SEEDS:-0 1 2}; do
+        for method in ${METHODS:-surgeon retrain dsp}; do
+            case $method in
+            surgeon) further "trained-surgeon-$seed" --method surgeon --set repair_examples=2048 --seed "$seed" ;;
+            retrain) further "trained-retrain-$seed" --method retrain --no-repair --seed "$seed" ;;
+            dsp) further "trained-dsp-short-$seed" --method dsp --set preset=short --no-repair --seed "$seed" ;;
+            esac
+        done
+    done
+    kheads pack "$RESULTS" --overwrite
+    exit
+fi
 
 seed=${SEED:-0}
 run "none-$seed" small --set vocab_size=6000 --method none --seed "$seed"

@@ -2,12 +2,14 @@
 # From a trained model: what choose, cut, repair and 200 further steps keep, beside prune-and-retrain and joint DSP.
 #
 #     WORK=/tmp/kheads-trained sh experiments/trained/run.sh made
-#     WORK=/tmp/kheads-trained DATA=folder/with/mnli sh experiments/trained/run.sh mnli
+#     WORK=/tmp/kheads-trained DATA=folder/with/mnli ROWS=1500 sh experiments/trained/run.sh mnli
+#     WORK=/tmp/kheads-trained sh experiments/trained/run.sh fresh
 #
 # A run whose result is already in results/runs is skipped, so the script can be started again at any time; in the end all
-# of them are packed into results.jsonl.gz. SEEDS, KS and EXTRAS=no choose a part. The runs of `surgeon` have the metrics after the cut
-# and after the repair, too, which is what --no-training gives. What was tuned was tuned on other rows: made_files.py has some,
-# and MNLI the matched ones.
+# of them are packed into results.jsonl.gz. SEEDS, KS, METHODS and EXTRAS=no choose a part. The runs of
+# `surgeon` have the metrics after the cut and after the repair, too, which is what --no-training gives. What was tuned was tuned on other rows: made_files.py has some,
+# and MNLI the matched ones. `fresh` starts from the pretrained model, with as many steps in all as the runs of
+# experiments/made_nli.toml.
 set -eu
 here=$(dirname "$0")
 task=$1
@@ -15,7 +17,20 @@ task=$1
 RESULTS=${RESULTS:-$here/results}
 mkdir -p "$WORK" "$RESULTS/runs"
 
-if [ "$task" = made ]; then
+if [ "$task" = fresh ]; then
+    for seed in ${SEEDS:-0 1 2}; do
+        for k in ${KS:-12 24 6 3}; do
+            name=fresh-surgeon-k$k-$seed
+            [ -e "$RESULTS/runs/$name.json" ] && continue
+            kheads prune minilm -k "$k" --task made-nli --max-steps 280 --set warmup_steps=28 --batch-size 32 --lr 2e-4 \
+                --method surgeon --fresh --seed "$seed" --overwrite -o "$WORK/run/$name"
+            cp "$WORK/run/$name/result.json" "$RESULTS/runs/$name.json"
+            rm -r "$WORK/run/$name"
+        done
+    done
+    kheads pack "$RESULTS" --overwrite
+    exit
+elif [ "$task" = made ]; then
     [ -e "$WORK/data/report.jsonl" ] || python "$here/made_files.py" "$WORK/data"
     set -- --train "$WORK/data/train.jsonl" --eval "report=$WORK/data/report.jsonl" --max-eval "${ROWS:-1000}"
 else
@@ -23,13 +38,15 @@ else
         --max-eval "${ROWS:-2000}"
 fi
 
-teacher() { # seed
-    [ -e "$WORK/$task-$1/result.json" ] && return 0
+teacher() { # seed, data...
+    seed=$1
+    shift
+    [ -e "$WORK/$task-$seed/result.json" ] && return 0
     if [ "$task" = made ]; then
         kheads prune minilm --method none --task made-nli --max-steps 800 --set warmup_steps=80 --lr 2e-4 \
-            --seed "$1" --resume -o "$WORK/$task-$1"
+            --seed "$seed" --resume -o "$WORK/$task-$seed"
     else
-        kheads prune minilm --method none "$@" --max-steps 600 --lr 1e-4 --seed "$1" --resume -o "$WORK/$task-$1"
+        kheads prune minilm --method none "$@" --max-steps 600 --lr 1e-4 --seed "$seed" --resume -o "$WORK/$task-$seed"
     fi
 }
 
@@ -43,11 +60,15 @@ run() { # name, seed, options...
 }
 
 for seed in ${SEEDS:-0 1 2}; do
-    teacher "$seed"
+    teacher "$seed" "$@"
     for k in ${KS:-12 24 6 36 3}; do
-        run "surgeon-k$k" "$seed" "$@" -k "$k" --method surgeon
-        run "retrain-k$k" "$seed" "$@" -k "$k" --method retrain --no-repair
-        run "dsp-short-k$k" "$seed" "$@" -k "$k" --method dsp --no-repair
+        for method in ${METHODS:-surgeon retrain dsp}; do
+            case $method in
+            surgeon) run "surgeon-k$k" "$seed" "$@" -k "$k" --method surgeon ;;
+            retrain) run "retrain-k$k" "$seed" "$@" -k "$k" --method retrain --no-repair ;;
+            dsp) run "dsp-short-k$k" "$seed" "$@" -k "$k" --method dsp --no-repair ;;
+            esac
+        done
     done
     [ "${EXTRAS:-yes}" = yes ] || continue
     run "further-k36" "$seed" "$@" -k 36 --method surgeon --baseline

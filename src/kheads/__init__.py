@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kheads import anatomy, subset
     from kheads.anatomy import UnsupportedModelError, discover
+    from kheads.blocks.budget import Budget
     from kheads.blocks.constraints import Constraints
+    from kheads.blocks.costs import Costs
     from kheads.blocks.kept import Kept
     from kheads.blocks.selection import select
     from kheads.blocks.site import Site
     from kheads.measuring.measurement import Measurement, measure
+    from kheads.measuring.pricing import price
     from kheads.methods.base import Estimated, Evidence, Goal, Learned, Method, Moment
     from kheads.methods.dsp import DSP
     from kheads.methods.look import Look
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from kheads.methods.surgeon import Surgeon
     from kheads.methods.voita import Voita
     from kheads.storage.contents import CheckpointError
-    from kheads.storage.export.hub import ExportError, export
+    from kheads.storage.export.exporting import ExportError, export
     from kheads.storage.model_folder import load, save
     from kheads.surgery.adoption import adopt
     from kheads.surgery.gates import gated
@@ -47,11 +50,14 @@ __version__ = "0.1.0"
 # Where each public name lives; modules stand for themselves.
 _HOMES = {
     "anatomy": "discover UnsupportedModelError",
+    "blocks.budget": "Budget",
     "blocks.constraints": "Constraints",
+    "blocks.costs": "Costs",
     "blocks.kept": "Kept",
     "blocks.selection": "select",
     "blocks.site": "Site",
     "measuring.measurement": "Measurement measure",
+    "measuring.pricing": "price",
     "methods.base": "Estimated Evidence Goal Learned Method Moment",
     "methods.dsp": "DSP",
     "methods.look": "Look",
@@ -63,7 +69,7 @@ _HOMES = {
     "methods.surgeon": "Surgeon",
     "methods.voita": "Voita",
     "storage.contents": "CheckpointError",
-    "storage.export.hub": "ExportError export",
+    "storage.export.exporting": "ExportError export",
     "storage.model_folder": "load save",
     "surgery.adoption": "adopt",
     "surgery.gates": "gated",
@@ -84,8 +90,10 @@ __all__ = [
     "DSP",
     "METHODS",
     "STE",
+    "Budget",
     "CheckpointError",
     "Constraints",
+    "Costs",
     "Distillation",
     "Estimated",
     "Evidence",
@@ -121,6 +129,7 @@ __all__ = [
     "load",
     "measure",
     "open_attention",
+    "price",
     "prune",
     "remove",
     "repair",

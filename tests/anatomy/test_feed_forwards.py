@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from kheads import Kept, UnsupportedModelError, discover
-from kheads.anatomy import FEEDS, MIXTURES, REFUSED_FEEDS, LocatedSite, locate, locate_feeds
-from kheads.surgery import gates, removal
+from kheads import Kept, Site, UnsupportedModelError, discover, gated, remove
+from kheads.anatomy import FEEDS, MIXTURES, REFUSED_FEEDS, locate_feeds
 from zoo import ZOO, outputs
 from zoo.cases import build
 from zoo.encoder_decoders import t5s
@@ -39,38 +38,33 @@ def made(name: str) -> Any:
     return build(name) if name in ZOO else ALL[name].build()
 
 
-def half(located: tuple[LocatedSite, ...]) -> Kept:
-    """About half of the neurons, other ones in each site; none of the last."""
-    sites = [found.site for found in located]
+def half(sites: tuple[Site, ...]) -> Kept:
+    """About half of the blocks, other ones in each site; none of the last."""
     mask = (torch.rand(sum(site.count for site in sites), generator=torch.Generator().manual_seed(0)) < 0.5).double()
     return Kept.from_dict({**Kept.from_mask(mask, sites).to_dict(), sites[-1].name: []})
 
 
-def gated_outputs(model: Any, located: tuple[LocatedSite, ...], kept: Kept, given: dict[str, Tensor]) -> Tensor:
-    values = kept.mask([found.site for found in located]).float()
-    gates._hook(model, located, lambda: values)
-    masked = outputs(model, given)
-    gates._unhook(model)
-    return masked
+def nothing(sites: tuple[Site, ...]) -> Kept:
+    return Kept.from_dict({site.name: [] for site in sites})
 
 
 @torch.no_grad()
 @every
-def test_a_neuron_gated_to_zero_is_a_neuron_removed(name: str) -> None:
-    """For uneven layers and an empty one, and for a model without any neuron."""
+@pytest.mark.parametrize("parts", ["ffn", "all"])
+def test_a_neuron_gated_to_zero_is_a_neuron_removed(name: str, parts: str) -> None:
+    """For uneven layers and an empty one, and for a model without any neuron; heads go along, or stay as they are."""
     model, given = made(name), ALL[name].inputs()
-    located = locate(model, parts="ffn")
+    sites = discover(model, parts=parts)
     whole = outputs(model, given)
-    for kept in (half(located), Kept.from_dict({})):
-        masked = gated_outputs(model, located, kept, given)
+    for kept in (half(sites), nothing(sites)):
+        with gated(model, kept.mask(sites).float(), parts=parts):
+            masked = outputs(model, given)
         assert (masked - whole).abs().max() > 1e-2
-        pruned = copy.deepcopy(model)
-        for found in locate(pruned, parts="ffn"):
-            removal.cut_to(found, dict(kept.blocks).get(found.site.name, ()), {})
+        pruned = remove(copy.deepcopy(model), kept)
         assert (outputs(pruned, given) - masked).abs().max() < 1e-5 * max(1.0, whole.abs().max().item())
-        assert [site.count for site in discover(pruned, parts="ffn")] == [
-            len(kept.to_dict().get(found.site.name, [])) for found in located
-        ]
+        assert [site.count for site in discover(pruned, parts=parts)] == [len(blocks) for _, blocks in kept.blocks]
+        if parts == "ffn":
+            assert discover(pruned) == discover(model)
 
 
 @torch.no_grad()

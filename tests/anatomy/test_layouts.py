@@ -25,28 +25,30 @@ from kheads import Kept, Site, discover, gated, remove
 from kheads.anatomy import LAYOUTS, TYPES, locate
 from kheads.storage.export.hub import _write_hub_folder
 from zoo import ZOO, outputs, prompt
-from zoo.cases import build, built
+from zoo.cases import build, built, parts
 
 every = pytest.mark.parametrize("name", ZOO)
 writers = [name for name in ZOO if ZOO[name].generates and getattr(transformers, ZOO[name].model).can_generate()]
 
 
 def uneven(sites: tuple[Site, ...], seed: int = 0) -> Kept:
-    """About half of the heads, other ones in each site."""
+    """About half of the blocks, other ones in each site."""
     total = sum(site.count for site in sites)
     return Kept.from_mask((torch.rand(total, generator=torch.Generator().manual_seed(seed)) < 0.5).double(), sites)
 
 
 def emptied(sites: tuple[Site, ...], names: set[str]) -> Kept:
-    """All heads but those of the named sites."""
+    """All blocks but those of the named sites."""
     return Kept.from_dict({s.name: [] if s.name in names else list(range(s.count)) for s in sites})
 
 
 def corners(sites: tuple[Site, ...]) -> list[Kept]:
-    """Uneven sites, the first emptied, every second emptied and the others uneven, nothing left."""
-    second = {site.name for site in sites[1::2]}
+    """Uneven sites, the first emptied, every second of its kind emptied and the others uneven, nothing left."""
+    kinds = [[site.name for site in sites if (site.kind == "ffn") == feeds] for feeds in (False, True)]
+    second = {name for names in kinds for name in names[1::2]}
     mixed = {name: [] if name in second else heads for name, heads in uneven(sites, 1).to_dict().items()}
-    return [uneven(sites), emptied(sites, {sites[0].name}), Kept.from_dict(mixed), Kept.from_dict({})]
+    nothing = emptied(sites, {site.name for site in sites})
+    return [uneven(sites), emptied(sites, {sites[0].name}), Kept.from_dict(mixed), nothing]
 
 
 def test_the_table_is_covered() -> None:
@@ -89,11 +91,11 @@ def test_every_head_moves_the_outputs(name: str) -> None:
 def test_a_block_without_weights_is_a_block_gated_to_zero(name: str) -> None:
     """A site's weight is what its output projection does with each block; here one block of every site goes."""
     given = ZOO[name].inputs()
-    for unit in ("group", "query"):
+    for unit, which in (("group", parts(name)), ("query", "heads")):
         model = build(name)
-        sites = discover(model, unit)
+        sites = discover(model, unit, which)
         gone = {site.name: [number % site.count] for number, site in enumerate(sites)}
-        with gated(model, 1 - Kept.from_dict(gone).mask(sites).float(), unit):
+        with gated(model, 1 - Kept.from_dict(gone).mask(sites).float(), unit, which):
             expected = outputs(model, given)
         for site in sites:
             weight, projection = site.weight(model), cast(Any, site.projection(model))
@@ -105,11 +107,12 @@ def test_a_block_without_weights_is_a_block_gated_to_zero(name: str) -> None:
 
 @every
 def test_an_emptied_site_has_the_weight_of_no_block(name: str) -> None:
-    """Also where a silent head stays, which does not count."""
+    """Also where a silent head or neuron stays, which does not count."""
     model = build(name)
-    before = {site.output: site.weight(model).shape[0] for site in discover(model)}
-    remove(model, Kept.from_dict({}))
-    sites = discover(model)
+    whole = discover(model, parts=parts(name))
+    before = {site.output: site.weight(model).shape[0] for site in whole}
+    remove(model, corners(whole)[3])
+    sites = discover(model, parts=parts(name))
     assert [site.output for site in sites] == list(before)
     for site in sites:
         assert site.weight(model).shape == (before[site.output], 0, site.width)
@@ -151,8 +154,8 @@ def test_removal_equals_the_hard_mask(name: str, backend: str) -> None:
 def test_generation_with_a_cache_equals_generation_without(name: str) -> None:
     """For uneven sites, the first decoder site emptied, and all decoder sites emptied."""
     model, given = build(name), prompt(ZOO[name])
-    sites = discover(model)
-    writing = [site.name for site in sites if site.kind != "encoder"]
+    sites = discover(model, parts=parts(name))
+    writing = [site.name for site in sites if site.kind in ("decoder", "cross")]
     assert writing
     for kept in (uneven(sites), emptied(sites, {writing[0]}), emptied(sites, set(writing))):
         pruned = remove(copy.deepcopy(model), kept)
@@ -169,14 +172,14 @@ def generate(model: Any, given: dict[str, Tensor], **options: Any) -> Tensor:
 
 @torch.no_grad()
 @every
-def test_the_attention_that_is_left_compiles(name: str) -> None:
-    """torch.compile traces the attention of every class in the pruned model, hooks included, and gives the same."""
+def test_what_is_left_compiles(name: str) -> None:
+    """torch.compile traces every class of sites in the pruned model, hooks included, and gives the same."""
     model, given = build(name), without_cache(name)
-    remove(model, uneven(discover(model)))
+    remove(model, uneven(discover(model, parts=parts(name))))
     calls: dict[tuple[type, str], tuple[Any, ...]] = {}
     handles = [
         found.module.register_forward_pre_hook(_recorder(calls, found.site.kind), with_kwargs=True, prepend=True)
-        for found in locate(model)
+        for found in locate(model, parts=parts(name))
     ]
     outputs(model, given)
     for handle in handles:
@@ -214,7 +217,7 @@ def without_cache(name: str) -> dict[str, Any]:
 )
 def test_the_whole_result_compiles(name: str, backend: str) -> None:
     model, given = build(name), ZOO[name].inputs()
-    remove(model, corners(discover(model))[2])
+    remove(model, corners(discover(model, parts=parts(name)))[2])
     expected = outputs(model, given)
     torch.compiler.reset()
     with warnings.catch_warnings():
@@ -249,7 +252,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root, scratch = tmp_path_factory.mktemp("exported"), tmp_path_factory.mktemp("modules")
     for name in ZOO:
         model, given, folder = build(name), ZOO[name].inputs(), root / name.replace(":", "_")
-        remove(model, corners(discover(model))[2])
+        remove(model, corners(discover(model, parts=parts(name)))[2])
         kheads.save(model, folder / "model")
         (folder / "hub").mkdir()
         (folder / "auto_class").write_text(_write_hub_folder(model, folder / "hub"))

@@ -99,7 +99,7 @@ def test_the_best_of_every_pool_are_the_selection(case: Any) -> None:
         return
     kept = Kept.from_dict(constraints.protected).mask(SITES)
     for heads, count in pools(scores, k, SITES, constraints):
-        kept[sorted(heads, key=lambda head: -scores[head])[:count]] += 1
+        kept[sorted(heads, key=lambda head: -scores[head])[: int(count)]] += 1
     assert torch.equal(kept, select(scores, k, SITES, constraints).mask(SITES))
 
 

@@ -54,7 +54,7 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert call(monkeypatch, "report", "out", "-o", "page.html") == 0
     assert "5 of 12 heads" in (place / "page.html").read_text()
     assert call(monkeypatch, "export", "out", "-o", "hub") == 0
-    assert "loads without kheads" in capsys.readouterr().out
+    assert "works without kheads" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,10 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
             ("prune", "tiny", "-k", "99", *TRAIN, "-o", "x"),
             "`-k` must be between 1 and 12 (the model's heads)",
         ),
-        (("prune", "tiny", *TRAIN, "-o", "x"), "The method dsp needs `-k`, the number of heads to keep."),
+        (
+            ("prune", "tiny", *TRAIN, "-o", "x"),
+            "The method dsp needs `-k`, the number of heads to keep, or another budget, such as `--speedup`",
+        ),
         (
             ("prune", "tiny", "-k", "3", "-o", "x"),
             "Give data: a task by name (--task), or files",

@@ -17,10 +17,12 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 KS = {48, 24, 12, 6, 3, 1}
 RUNS = {
     "made_nli": 230,
-    "few_heads/results": 11,
+    "language_model/results": 1,
+    "budgets/results": 6,
+    "few_heads/results": 20,
     "mnli_minilm/results": 18,
-    "multi30k_small/results": 11,
-    "trained/results": 28,
+    "multi30k_small/results": 16,
+    "trained/results": 56,
 }
 
 
@@ -33,8 +35,9 @@ def results() -> Results:
 @pytest.mark.parametrize("name", RUNS)
 def test_every_packed_file_is_whole_and_speaks_the_names_of_today(name: str) -> None:
     results = read(EXPERIMENTS / f"{name}.jsonl.gz")
-    assert len(results.runs) == RUNS[name] and not results.failed
-    for run in results.runs:
+    runs = (*results.runs, *results.budgeted)
+    assert len(runs) == RUNS[name] and not results.failed
+    for run in runs:
         assert set(run.record["look"]) == {"key", "label", "slot", "colour", "marker", "dash", "rank"}
         assert {"extra_gradients", "trains_model"} <= set(run.report)
         assert all("count" in site for site in run.record["before"].get("sites", []))

@@ -23,18 +23,13 @@ from kheads.lab.preview_words import LIMIT, advise, columns, rows, timing
 from kheads.lab.report import page
 from kheads.lab.report.drawing import Figure, Panel
 from kheads.lab.report.preview_page import preview_page
-from kheads.measuring.measurement import Cost, Measurement, Speed
-from kheads.measuring.timing import Ratio
 from kheads.training.bench import Bench
 from kheads.training.run import Run
+from made_previews import measured, metrics, silent
 
 __all__ = ["place"]
 
 DATA: dict[str, Any] = {"train": "train.jsonl", "eval": {"dev": "dev.jsonl"}}
-
-
-def silent(text: str, done: int, total: int) -> None:
-    """Tells nobody."""
 
 
 def looked(job: Job, *ks: int, at: tuple[int, int] | None = None) -> Preview:
@@ -124,18 +119,6 @@ def test_what_cannot_be_previewed_is_refused_before_anything_is_loaded(fields: d
 
 
 # What is said
-
-
-def metrics(value: float, name: str = "accuracy") -> dict[str, dict[str, float]]:
-    return {"dev": {name: value}}
-
-
-def measured(speed: float) -> Measurement:
-    def cost(ratio: float) -> Cost:
-        return Cost(1, 1, 1, 1, (Speed(8, 16, 1.0, 1.0, 1.0, Ratio(ratio, ratio - 0.1, ratio + 0.1)),), None)
-
-    settings = {"repeats": 10, "warmup": 3, "threads": 1, "new_tokens": 0, "device": "cpu"}
-    return Measurement(cost(speed), None, cost(1.6), settings)
 
 
 def made_up(

@@ -8,6 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+
+import kheads
+from kheads.blocks.costs import Costs
+from kheads.blocks.site import total
+from zoo.cases import build
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -68,3 +74,18 @@ def test_training_steps_are_measured_and_compared() -> None:
     assert row["processor"] == [1.25] * 3 and row["clock"] == [1.0] * 3
     assert (row["as it is"]["share"], row["kept"]["share"]) == (0.2, 0.0)
     assert "20.0 % to 0.0 %" in bench.show(row) and "1.250 (1.250 to 1.250)" in bench.show(row)
+
+
+def test_predicted_and_measured_speed_ups_stand_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench: Any = script("bench_latency")
+    size = total(kheads.discover(build("bert"), parts="all"))
+    costs = Costs("ms", torch.full((size,), 80 / size, dtype=torch.float64), 100.0, 20.0)
+    monkeypatch.setattr(bench.sources, "model", lambda _: build("bert"))
+    monkeypatch.setattr(bench, "price", lambda *_: costs)
+    found = run(bench, monkeypatch, capsys, "--at", "2", "6", "--speedup", "2", "--repeats", "6")
+    assert [row["multiple_of"] for row in found["rows"]] == list(bench.MULTIPLES)
+    for row in found["rows"]:
+        assert row["predicted"] >= 2 and row["flops"] > 1 and row["blocks"] < size
+        assert all(row[name]["low"] <= row[name]["ratio"] <= row[name]["high"] for name in ("clock", "processor"))

@@ -15,6 +15,8 @@ from kheads.measuring import measurement
 from kheads.measuring.live_memory import LiveMemory
 from kheads.measuring.measurement import flops, peak_memory, without_heads
 from kheads.measuring.timing import interleaved, speedup
+from zoo import ZOO
+from zoo.cases import build
 
 Fresh = Callable[[str], Any]
 CPU = torch.device("cpu")
@@ -121,9 +123,11 @@ def test_measure_compares_a_grid_and_leaves_the_models_alone(fresh: Fresh) -> No
     assert found.settings["threads"] == 1 and found.against is not None
     assert found.no_attention.parameters < found.model.parameters < found.against.parameters
     assert found.no_attention.flops < found.model.flops < found.against.flops
+    assert found.no_blocks is not None and found.no_blocks.flops < found.no_attention.flops
+    assert found.no_blocks.parameters < found.no_attention.parameters
     plain = json.loads(json.dumps(found.to_dict()))
     assert [(entry["batch"], entry["length"]) for entry in plain["grid"]] == [(1, 5), (4, 5)]
-    for entry in (*plain["grid"], *plain["no_attention"]["grid"]):
+    for entry in (*plain["grid"], *plain["no_attention"]["grid"], *plain["no_blocks"]["grid"]):
         assert entry["low"] <= entry["ratio"] <= entry["high"] and entry["against_ms"] > 0
         assert entry["tokens_per_second"] == pytest.approx(entry["batch"] * 5 / entry["ms"] * 1e3)
     assert plain["flops"] == bert_flops(pruned, 4, 5) and plain["generation"] is None
@@ -139,6 +143,17 @@ def test_generation_is_measured_for_decoders(name: str, fresh: Fresh) -> None:
     assert found.model.generation is not None and found.model.generation.speedup is None
     assert found.model.generation.tokens_per_second == pytest.approx(3 * 3e3 / found.model.generation.ms)
     assert found.no_attention.generation is not None and found.no_attention.generation.speedup is not None
+
+
+def test_the_limit_of_a_model_whose_neurons_are_not_known_is_that_of_its_heads() -> None:
+    found = kheads.measure(build("mixtral"), ZOO["mixtral"].inputs(), repeats=1)
+    assert found.no_blocks is None and found.to_dict()["no_blocks"] is None
+
+
+def test_flops_are_counted_where_parameters_are_handed_to_modules() -> None:
+    """torch's counter looks for the graph of what asks for gradients, and there is none."""
+    for name in ("yolos", "wav2vec2", "deberta-v2"):
+        assert flops(build(name), ZOO[name].inputs()) > 0
 
 
 def test_what_cannot_be_measured_is_refused(fresh: Fresh) -> None:

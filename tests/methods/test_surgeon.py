@@ -55,7 +55,7 @@ def test_costs_after_removals_add_up_to_that_of_the_best_refit(seen: tuple[Tenso
     patient, spent, gone = operated(*seen), 0.0, []
     for _ in range(BLOCKS):
         spent += patient.least
-        gone.append(patient.remove())
+        gone.append(patient.remove()[0][0])
         left = [block for block in range(BLOCKS) if block not in gone]
         assert spent == pytest.approx(best_refit(*seen, left)) and patient.left == left
     assert patient.least == float("inf")

@@ -20,7 +20,7 @@ from kheads import Kept, discover, remove
 from zoo import ZOO, outputs
 
 # Plain, one projection with a silent head, shared keys, tables of positions, three kinds of attention, a bias made
-# elsewhere, norms over all heads, torch's own attention.
+# elsewhere, norms over all heads, torch's own attention. Feed-forwards: a whole layer, one with a silent neuron, gated.
 TYPES = ("bert", "gpt2", "llama", "t5", "marian", "bloom", "olmo2", "siglip2")
 WEIGHTS = "model.safetensors"
 HOSTILE: tuple[Any, ...] = (None, True, -1, 0, 1, 7, 10**12, 0.5, "", "x", [], [0], [[]], {}, {"x": 1}, float("nan"))
@@ -37,7 +37,7 @@ class Saved:
 
 
 def save_all(root: Path) -> dict[str, Saved]:
-    """Saves two models of every type, with uneven sites, the first one emptied."""
+    """Saves two models of every type, with uneven heads and neurons, the first and the last site emptied."""
     return {name: _save(name, root / name) for name in TYPES}
 
 
@@ -45,9 +45,9 @@ def _save(name: str, root: Path) -> Saved:
     entry = ZOO[name]
     models = [entry.build(seed) for seed in (0, 1)]
     for number, model in enumerate(models):
-        sites = discover(model)
-        heads = {site.name: list(range(site.count))[number::2] for site in sites[1:]}
-        kheads.save(remove(model, Kept.from_dict(heads)), root / str(number))
+        sites = discover(model, parts="all")
+        blocks = {site.name: list(range(site.count))[number::2] for site in sites[1:-1]}
+        kheads.save(remove(model, Kept.from_dict(blocks)), root / str(number))
     with torch.no_grad():
         return Saved(root / "0", root / "1", entry.inputs(), outputs(models[0], entry.inputs()))
 

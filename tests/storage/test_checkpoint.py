@@ -35,11 +35,11 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every family, pruned to uneven sites with the first one emptied, saved; then reloaded by one new process."""
+    """Every family, heads and neurons cut, the first site of each kind emptied, saved; reloaded by one new process."""
     root = tmp_path_factory.mktemp("saved")
     for name in FAMILIES:
         model, given = tiny(name), inputs(name)
-        sites = discover(model)
+        sites = discover(model, parts="all")
         kept = Kept.from_mask(subsets(sites)[3].mask(sites) * subsets(sites)[2].mask(sites), sites)
         remove(model, kept)
         kheads.save(model, root / name / "model")
@@ -81,28 +81,30 @@ def test_plain_transformers_fails_loudly_where_sites_are_full_or_empty(name: str
 
 def test_pruning_goes_on_after_loading(fresh: Fresh, tmp_path: Path) -> None:
     model = fresh("t5")
-    sites = discover(model)
+    sites = discover(model, parts="all")
     remove(model, subsets(sites)[3])
     kheads.save(model, tmp_path / "one")
     loaded = kheads.load(tmp_path / "one")
-    less = Kept.from_dict({site.name: list(range(site.count))[:1] for site in discover(model)})
+    less = Kept.from_dict({site.name: list(range(site.count))[1:3] for site in discover(model, parts="all")})
     with torch.no_grad():
         expected = logits(remove(model, less), inputs("t5"))
         assert torch.equal(logits(remove(loaded, less), inputs("t5")), expected)
+    assert loaded.config.kheads == model.config.kheads
 
 
-def test_a_silent_head_survives_training(saved: Path) -> None:
-    """Training a loaded model cannot wake a head that counts as removed."""
+@pytest.mark.parametrize("what", ["head", "neuron"])
+def test_a_silent_head_or_neuron_survives_training(what: str, saved: Path) -> None:
+    """Training a loaded model cannot wake one that counts as removed."""
     model = kheads.load(saved / "gpt2" / "model").train()
-    (ghost,) = kheads.ghosts(model)
-    output = model.get_submodule(ghost).c_proj
+    ghosts = dict(zip(("head", "neuron"), kheads.ghosts(model), strict=True))
+    output = model.get_submodule(ghosts[what]).c_proj
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     bias = output.bias.detach().clone()
     torch.autograd.backward(logits(model, inputs("gpt2")).square().mean())
     optimizer.step()
     assert not output.weight.any() and not torch.equal(output.bias, bias)
     output.weight.data.fill_(1)
-    with pytest.raises(ValueError, match=r"silent head of the emptied site .* has weights"):
+    with pytest.raises(ValueError, match=rf"silent {what} of the emptied site .* has weights"):
         kheads.save(model, saved / "never")
 
 

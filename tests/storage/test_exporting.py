@@ -51,7 +51,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scratch = tmp_path_factory.mktemp("modules")
     for name in FAMILIES:
         model, given, folder = tiny(name), inputs(name), root / name
-        sites = discover(model)
+        sites = discover(model, parts="all")
         kept = Kept.from_mask(subsets(sites)[3].mask(sites) * subsets(sites)[2].mask(sites), sites)
         remove(model, kept)
         (folder / "hub").mkdir(parents=True)
@@ -83,10 +83,21 @@ def test_export_verifies_and_writes_a_model_card(fresh: Fresh, tmp_path: Path) -
     card = (out / "README.md").read_text()
     assert "BertForSequenceClassification with 2 of 12 attention heads" in card
     assert "| bert.encoder.layer.0.attention | 2 of 4 | 1, 2 |" in card and "layer.1.attention | 0 of 4 | - |" in card
-    assert "AutoModelForSequenceClassification.from_pretrained" in card
+    assert "AutoModelForSequenceClassification.from_pretrained" in card and "neurons" not in card
     config = json.loads((out / "config.json").read_text())
     assert config["auto_map"]["AutoModel"] == f"{CODE.removesuffix('.py')}.BertModel"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hub", "model"]
+
+
+def test_the_card_counts_neurons(fresh: Fresh, tmp_path: Path) -> None:
+    """Not which: they are too many."""
+    model = fresh("gpt2")
+    sites = discover(model, parts="all")
+    _write_hub_folder(remove(model, subsets(sites)[2]), tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "GPT2LMHeadModel with 8 of 12 attention heads and 256 of 384 neurons" in card
+    assert "The other heads and neurons were removed for real" in card
+    assert "| transformer.h.0.mlp | 0 of 128 |\n| transformer.h.1.mlp | 128 of 128 |" in card
 
 
 def test_a_folder_that_does_not_load_is_not_exported(

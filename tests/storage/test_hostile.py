@@ -19,17 +19,25 @@ import kheads
 from families import inputs, logits
 from kheads import CheckpointError, Kept, remove
 from kheads.storage.export.hub import CODE, _write_hub_folder
+from zoo import ZOO
 
 Fresh = Callable[[str], Any]
 Change = Callable[[dict[str, Any]], object]
-SITE = "bert.encoder.layer.0.attention"
+LAYER = "bert.encoder.layer.0"
+SITE = f"{LAYER}.attention"
 WEIGHTS = "model.safetensors"
 
 
-def pruned(fresh: Fresh, name: str = "bert") -> Any:
+def pruned(fresh: Fresh, name: str = "bert", parts: str = "heads") -> Any:
     model = fresh(name)
-    heads = {site.name: [0, 2] for site in kheads.discover(model)}
-    return remove(model, Kept.from_dict(heads))
+    blocks = {site.name: [0, 2] for site in kheads.discover(model, parts=parts)}
+    return remove(model, Kept.from_dict(blocks))
+
+
+@pytest.fixture
+def both(fresh: Fresh, tmp_path: Path) -> Path:
+    """Heads and neurons are gone."""
+    return kheads.save(pruned(fresh, parts="all"), tmp_path / "both")
 
 
 @pytest.fixture
@@ -105,20 +113,35 @@ RECORDS: dict[str, Change] = {
     "a list": lambda record: record["lists"].update({"bert.encoder.layer": 1}),
     "a tensor": lambda record: record["tensors"].update({"classifier.weight": [1, 32]}),
     "opened": lambda record: record["opened"].append("bert.pooler"),
+    "a neuron's silence": lambda record: record["silent"].append(f"{LAYER}.output.dense"),
+    "chunks": lambda record: record["attributes"].update({f"{LAYER}.chunk_size_feed_forward": 1}),
+    "an axis": lambda record: record["attributes"].update({f"{LAYER}.seq_len_dim": 0}),
+    "a layer's epsilon": lambda record: record["attributes"].update({f"{LAYER}.output.LayerNorm.eps": 1}),
+    "neurons of nothing": lambda record: record["neurons"].update({"bert.nothing": record["neurons"][LAYER]}),
+    "neurons of an attention": lambda record: record["neurons"].update({SITE: record["neurons"][LAYER]}),
+    "far more neurons": lambda record: record["neurons"][LAYER].update(of=10**15),
+    "no neurons": lambda record: record["neurons"][LAYER].update(of=0, mask=""),
+    "no mask": lambda record: record["neurons"].update({LAYER: {"of": 40, "ghost": False}}),
+    "a mask that is none": lambda record: record["neurons"][LAYER].update(mask="\N{PILE OF POO}"),
+    "a longer mask": lambda record: record["neurons"][LAYER].update(mask="BQAAAAAA"),
+    "spaces in a mask": lambda record: record["neurons"][LAYER].update(mask=" BQAAAAA="),
+    "a list of neurons": lambda record: record["neurons"][LAYER].update(mask=[0, 2]),
 }
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_reaches_nothing_but_its_heads(name: str, folder: Path, fresh: Fresh, tmp_path: Path) -> None:
+def test_a_record_reaches_nothing_but_its_heads_and_neurons(
+    name: str, both: Path, fresh: Fresh, tmp_path: Path
+) -> None:
     """Neither through `load`, nor through the code of an exported folder, sealed or not."""
     forward = nn.Linear.forward
     (tmp_path / "hub").mkdir()
-    _write_hub_folder(pruned(fresh), tmp_path / "hub")
-    for place in (folder, tmp_path / "hub"):
+    _write_hub_folder(pruned(fresh, parts="all"), tmp_path / "hub")
+    for place in (both, tmp_path / "hub"):
         unseal(place)
         edit_config(place, lambda config: RECORDS[name](config["kheads"]))
     with pytest.raises(CheckpointError):
-        kheads.load(folder)
+        kheads.load(both)
     code = code_of(tmp_path / "hub")
     with pytest.raises(ValueError, match="not the one that was exported with this code"):
         code.BertForSequenceClassification.from_pretrained(tmp_path / "hub")
@@ -140,6 +163,51 @@ def test_a_layout_is_believed_only_if_the_parts_suggest_it(folder: Path) -> None
     layout = {"o": "output.dense", "rows": {"self.query": "q"}, "width": "self.layer_idx", "counts": {}, "empty": True}
     edit_config(folder, lambda config: config["kheads"]["layouts"].update({SITE: layout}))
     with pytest.raises(CheckpointError, match=r"none that `kheads.adopt` could have found"):
+        kheads.load(folder)
+
+
+NEURONS: dict[str, tuple[Change, str]] = {
+    "another layer": (
+        lambda record: record["neurons"].update({"bert.pooler": record["neurons"][LAYER]}),
+        "neurons, bert.pooler is not what heads leave behind",
+    ),
+    "fewer": (
+        lambda record: record["neurons"][LAYER].update(mask="AQAAAAA="),
+        r"intermediate.dense.weight is \[2, 32\], where its heads give \[1, 32\]",
+    ),
+    "unsaid": (
+        lambda record: record["neurons"].update({LAYER: None}),
+        f"does not say which neurons '{LAYER}' keeps",
+    ),
+    "unheard of": (
+        lambda record: record["neurons"][LAYER].update(of=39),
+        f"'{LAYER}' does not have the neurons that its record lists",
+    ),
+    "silent": (
+        lambda record: record["neurons"][LAYER].update(ghost=True, mask="AQAAAAA="),
+        f"'{LAYER}' cannot have the silent neuron that its record lists",
+    ),
+    "forgotten": (lambda record: record.pop("neurons"), "is not what heads leave behind"),
+    "a list": (lambda record: record.update(neurons=[]), "incomplete record of heads"),
+}
+
+
+@pytest.mark.parametrize("name", NEURONS)
+def test_a_record_of_neurons_is_refused_in_one_sentence(name: str, both: Path) -> None:
+    change, message = NEURONS[name]
+    unseal(both)
+    edit_config(both, lambda config: change(config["kheads"]))
+    with pytest.raises(CheckpointError, match=message) as error:
+        kheads.load(both)
+    assert "\n" not in str(error.value)
+
+
+def test_no_record_cuts_experts(tmp_path: Path) -> None:
+    folder = kheads.save(ZOO["mixtral"].build(), tmp_path / "folder")
+    neurons = {"model.layers.0.mlp": {"mask": "AQAAAAA=", "of": 40, "ghost": False}}
+    unseal(folder)
+    edit_config(folder, lambda config: config["kheads"].update(neurons=neurons))
+    with pytest.raises(CheckpointError, match="whose neurons kheads cannot remove"):
         kheads.load(folder)
 
 
@@ -260,10 +328,11 @@ def test_other_files_of_the_folder_are_not_read(folder: Path, fresh: Fresh, tmp_
         assert torch.equal(logits(kheads.load(folder), inputs("bert")), logits(pruned(fresh), inputs("bert")))
 
 
-def test_ghosts_are_silent(fresh: Fresh, tmp_path: Path) -> None:
-    model = fresh("gpt2")
-    folder = kheads.save(remove(model, Kept.from_dict({})), tmp_path / "folder")
+@pytest.mark.parametrize("site", ["attn", "mlp"])
+def test_ghosts_are_silent(site: str, fresh: Fresh, tmp_path: Path) -> None:
+    model = remove(fresh("gpt2"), Kept.from_dict({f"transformer.h.{layer}.{site}": [] for layer in range(3)}))
+    folder = kheads.save(model, tmp_path / "folder")
     unseal(folder)
-    change_weights(folder, lambda tensors: tensors["transformer.h.0.attn.c_proj.weight"].fill_(1))
-    with pytest.raises(CheckpointError, match="its record says that its head is silent"):
+    change_weights(folder, lambda tensors: tensors[f"transformer.h.0.{site}.c_proj.weight"].fill_(1))
+    with pytest.raises(CheckpointError, match="its record says that it is silent"):
         kheads.load(folder)

@@ -166,7 +166,13 @@ def test_a_model_without_a_trained_head_is_refused(family: str, fresh: Fresh, pl
         sources.trained_classifier("pruned")
 
 
-LIGHT = ["kheads.storage.sources", "kheads.storage.export.hub", "kheads.tasks", "kheads.tasks.classification"]
+LIGHT = [
+    "kheads.storage.sources",
+    "kheads.storage.export.exporting",
+    "kheads.storage.export.target",
+    "kheads.tasks",
+    "kheads.tasks.classification",
+]
 HEAVY = ["transformers.trainer", "transformers.modeling_utils", "torch._dynamo", "datasets", "pandas", "sacrebleu"]
 IMPORTS = """
 import importlib, json, sys, types

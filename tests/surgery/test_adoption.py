@@ -101,6 +101,16 @@ def test_a_strange_class_is_adopted_and_pruned_exactly(build: Callable[[], nn.Mo
     assert adopt(model, given) == ()
 
 
+def test_feed_forwards_of_a_strange_class_are_refused_by_name() -> None:
+    model = model_of(Attention)
+    adopt(model, batch())
+    for parts in ("ffn", "all"):
+        with pytest.raises(UnsupportedModelError, match=r"layers.0 has an attention and no feed-forward that kheads"):
+            discover(model, parts=parts)
+        with pytest.raises(UnsupportedModelError), gated(model, torch.ones(8), parts=parts):
+            pass
+
+
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
@@ -143,10 +153,11 @@ def test_the_layout_is_saved_with_the_model(monkeypatch: pytest.MonkeyPatch, tmp
     model, given = ZOO["bert"].build(), ZOO["bert"].inputs()
     monkeypatch.delitem(LAYOUTS, "BertAttention")
     adopt(model, given)
-    remove(model, Kept.from_dict({discover(model)[0].name: [1, 2]}))
+    heads, feeds = discover(model), discover(model, parts="ffn")
+    remove(model, Kept.from_dict({heads[0].name: [1, 2], feeds[1].name: [3]}))
     kheads.save(model, tmp_path / "out")
     loaded = kheads.load(tmp_path / "out")
-    assert [site.count for site in discover(loaded)] == [2, 0]
+    assert [site.count for site in discover(loaded, parts="all")] == [2, 0, 0, 1]
     with torch.no_grad():
         assert torch.allclose(outputs(loaded, given), outputs(model, given), atol=1e-6)
 

@@ -17,13 +17,17 @@ import kheads
 from families import FAMILIES, inputs, logits
 from kheads import Kept, discover, gated, open_attention
 from kheads.surgery.gates import Gates, attach, detach
-from zoo import randomise
+from zoo import ZOO, randomise
+from zoo.cases import build
 
 Fresh = Callable[[str], Any]
 
 
-def total(model: nn.Module) -> int:
-    return sum(site.count for site in discover(model))
+def total(model: nn.Module, parts: str = "heads") -> int:
+    return sum(site.count for site in discover(model, parts=parts))
+
+
+both_parts = pytest.mark.parametrize("parts", ["heads", "all"])
 
 
 def half(w: Tensor) -> Tensor:
@@ -43,12 +47,13 @@ def test_every_head_moves_the_logits(family: str, fresh: Fresh) -> None:
 
 
 @torch.no_grad()
-def test_open_gates_change_nothing_and_leave_no_trace(family: str, fresh: Fresh) -> None:
+@both_parts
+def test_open_gates_change_nothing_and_leave_no_trace(family: str, parts: str, fresh: Fresh) -> None:
     model, given = fresh(family), inputs(family)
-    base = logits(model, given)
-    with gated(model, torch.ones(total(model))):
+    base, size = logits(model, given), total(model, parts)
+    with gated(model, torch.ones(size), parts=parts):
         assert torch.equal(logits(model, given), base)
-    with pytest.raises(KeyError), gated(model, torch.zeros(total(model))):
+    with pytest.raises(KeyError), gated(model, torch.zeros(size), parts=parts):
         raise KeyError
     assert not kheads.anatomy.is_gated(model)
     assert torch.equal(logits(model, given), base)
@@ -89,17 +94,34 @@ def _loss(model: nn.Module, given: dict[str, Tensor], values: Tensor) -> float:
 
 
 @torch.no_grad()
-def test_one_row_per_example(family: str, fresh: Fresh) -> None:
-    """A row of (B, H) values does to its example what that vector does to a batch."""
+@both_parts
+def test_one_row_per_example(family: str, parts: str, fresh: Fresh) -> None:
+    """A row of (B, N) values does to its example what that vector does to a batch."""
     model, given = fresh(family), inputs(family)
-    values = torch.rand((3, total(model)), generator=torch.Generator().manual_seed(0))
-    with gated(model, values):
+    values = torch.rand((3, total(model, parts)), generator=torch.Generator().manual_seed(0))
+    with gated(model, values, parts=parts):
         together = logits(model, given)
     for example in range(3):
-        with gated(model, values[example]):
+        with gated(model, values[example], parts=parts):
             assert torch.allclose(logits(model, given)[example], together[example], atol=1e-5)
     message = r"`values` has 2 rows, one per example, but .* sees a batch of 3"
-    with pytest.raises(ValueError, match=message), gated(model, values[:2]):
+    with pytest.raises(ValueError, match=message), gated(model, values[:2], parts=parts):
+        logits(model, given)
+
+
+@torch.no_grad()
+def test_one_row_per_example_where_examples_lie_in_one_row() -> None:
+    """OPT's feed-forward sees tokens, not examples; too few rows are refused there, too."""
+    model, given = build("opt"), ZOO["opt"].inputs()
+    values = torch.rand((2, total(model, "ffn")), generator=torch.Generator().manual_seed(0))
+    with gated(model, values, parts="ffn"):
+        together = logits(model, given)
+    assert not model._forward_pre_hooks and not model._forward_pre_hooks_with_kwargs
+    for example in range(2):
+        with gated(model, values[example], parts="ffn"):
+            assert torch.allclose(logits(model, given)[example], together[example], atol=1e-5)
+    message = r"`values` has 1 rows, one per example, but .* sees a batch of 12"
+    with pytest.raises(ValueError, match=message), gated(model, values[:1], parts="ffn"):
         logits(model, given)
 
 
@@ -126,6 +148,13 @@ def test_nested_use_is_refused(fresh: Fresh) -> None:
 def test_bad_values_are_refused(values: Tensor, kind: type[Exception], message: str, fresh: Fresh) -> None:
     with pytest.raises(kind, match=message), gated(fresh("bert"), values):
         pass
+
+
+def test_values_are_counted_in_the_words_of_the_parts(fresh: Fresh) -> None:
+    for parts, size, word in (("ffn", 120, "neuron"), ("all", 132, "block")):
+        message = rf"shape \({size},\) or \(batch, {size}\), one value per {word}; got \(12,\)"
+        with pytest.raises(ValueError, match=message), gated(fresh("bert"), torch.ones(12), parts=parts):
+            pass
 
 
 def test_attached_gates_are_part_of_the_model(fresh: Fresh) -> None:
@@ -160,12 +189,13 @@ def test_one_draw_per_forward_shared_by_all_sites(fresh: Fresh) -> None:
 
 
 @torch.no_grad()
-def test_evaluation_and_generation_use_the_hard_subset(generating_family: str, fresh: Fresh) -> None:
+@both_parts
+def test_evaluation_and_generation_use_the_hard_subset(generating_family: str, parts: str, fresh: Fresh) -> None:
     """In eval mode, also inside `generate()`, the model is the one that `remove` will give."""
     model, given = fresh(generating_family), inputs(generating_family)
-    sites = discover(model)
-    w = torch.randn(total(model), generator=torch.Generator().manual_seed(5))
-    gates = attach(model, Gates(sites, total(model) // 2, half, w=w))
+    size = total(model, parts)
+    w = torch.randn(size, generator=torch.Generator().manual_seed(5))
+    gates = attach(model, Gates(discover(model, parts=parts), size // 2, half, w=w))
     model.train()
     model.eval()
     masked, prompt = logits(model, given), {k: v for k, v in given.items() if not k.startswith("decoder")}
@@ -326,3 +356,6 @@ def test_gates_and_removal_load_neither_dynamo_nor_transformers() -> None:
 def test_gates_of_another_model_are_refused(fresh: Fresh) -> None:
     with pytest.raises(ValueError, match="made for other sites"):
         attach(fresh("bert"), Gates(discover(fresh("marian")), 3, half))
+    for parts in ("ffn", "all"):
+        with pytest.raises(ValueError, match="made for other sites"):
+            attach(fresh("bert"), Gates(discover(fresh("marian"), parts=parts), 3, half))

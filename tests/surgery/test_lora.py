@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import kheads
+from conftest import subsets
 from families import inputs, logits
 from kheads import DSP, Kept, UnsupportedModelError, discover, ghosts, prune, remove
 from small_runs import arguments, data
@@ -23,11 +24,10 @@ pytestmark = [
 
 
 def pruned(model: Any) -> Any:
-    """About half of the heads are gone, and all of the first site."""
-    sites = discover(model)
+    """About half of the heads and neurons are gone, and all of the first attention and the first feed-forward."""
+    sites = discover(model, parts="all")
     mask = (torch.rand(sum(site.count for site in sites), generator=torch.Generator().manual_seed(1)) < 0.5).double()
-    mask[: sites[0].count] = 0
-    return remove(model, Kept.from_mask(mask, sites))
+    return remove(model, Kept.from_mask(mask * subsets(sites)[2].mask(sites), sites))
 
 
 def adapted(model: Any, given: dict[str, Tensor]) -> Any:
@@ -48,18 +48,19 @@ def computed(model: Any, given: dict[str, Tensor]) -> Tensor:
 
 
 def test_an_adapter_learns_merges_and_saves(family: str, fresh: Fresh, tmp_path: Path) -> None:
-    """The adapter has effect, also on the attention that is left; emptied sites stay silent; nothing is lost."""
+    """The adapter has effect, also on the sites that are left; emptied sites stay silent; nothing is lost."""
     model, given = pruned(fresh(family)), inputs(family)
-    heads, before, silent = discover(model), computed(model, given), ghosts(model)
+    sites, before, silent = discover(model, parts="all"), computed(model, given), ghosts(model)
     wrapped = adapted(model, given)
     after = computed(wrapped, given)
     assert (after - before).abs().max() > 1e-2
-    site = max(heads, key=lambda found: found.count).name
-    moved = [p for name, p in wrapped.named_parameters() if f"{site}." in name and "lora_B" in name]
-    assert moved and any(parameter.abs().max() > 1e-3 for parameter in moved)
+    for kind in (True, False):
+        site = max((site for site in sites if (site.kind == "ffn") == kind), key=lambda found: found.count)
+        moved = [p for name, p in wrapped.named_parameters() if f"{site.output}." in name and "lora_B" in name]
+        assert moved and any(parameter.abs().max() > 1e-3 for parameter in moved)
     merged = wrapped.merge_and_unload()
     assert torch.allclose(computed(merged, given), after, atol=1e-4)
-    assert discover(merged) == heads and ghosts(merged) == silent
+    assert discover(merged, parts="all") == sites and ghosts(merged) == silent
     folder = kheads.save(merged, tmp_path / "merged")
     assert torch.equal(computed(kheads.load(folder), given), computed(merged, given))
 

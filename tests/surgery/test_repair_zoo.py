@@ -12,7 +12,7 @@ from kheads.anatomy import LocatedSite, Plan, locate, rows
 from kheads.surgery.removal import _output_tensors, _resolve
 from kheads.surgery.repair import refit
 from zoo import ZOO, outputs
-from zoo.cases import build, built
+from zoo.cases import build, built, parts
 from zoo.tiny import VOCAB
 
 every = pytest.mark.parametrize("name", ZOO)
@@ -33,9 +33,10 @@ def _another(key: str, value: Tensor, seed: int) -> Tensor:
 
 
 def uneven(sites: tuple[Site, ...]) -> Kept:
-    """About half of the heads, and none of the last site."""
+    """About half of the blocks, and none of the last attention and the last feed-forward."""
     mask = torch.rand(sum(site.count for site in sites), generator=torch.Generator().manual_seed(0)) < 0.5
-    return Kept.from_dict({**Kept.from_mask(mask.double(), sites).to_dict(), sites[-1].name: []})
+    last = {site.kind == "ffn": site.name for site in sites}
+    return Kept.from_dict({**Kept.from_mask(mask.double(), sites).to_dict(), **{name: [] for name in last.values()}})
 
 
 def repaired(model: Any, whole: Any, given: list[dict[str, Tensor]], ridge: float | None) -> Repair:
@@ -46,11 +47,11 @@ def repaired(model: Any, whole: Any, given: list[dict[str, Tensor]], ridge: floa
 
 
 @torch.no_grad()
-@every
-def test_what_is_left_follows_the_original(name: str) -> None:
+@pytest.mark.parametrize(("name", "which"), [(name, which) for name in ZOO for which in ("heads", parts(name))])
+def test_what_is_left_follows_the_original(name: str, which: str) -> None:
     """No site gets worse, an emptied one included, and plain forward passes show the errors that the record has."""
     whole, given = built(name), batches(name, 2)
-    cut = remove(build(name), uneven(discover(whole)))
+    cut = remove(build(name), uneven(discover(whole, parts=which)))
     silent = ghosts(cut)
     record = repaired(cut, whole, given, 1e-2)
     left = {site.name: site.why for site in record.sites if site.ridge is None}
@@ -74,7 +75,10 @@ def test_a_model_with_nothing_removed_stays_as_it_is(name: str) -> None:
 
 
 def duplicable(name: str) -> bool:
-    """Whether heads are all that differs between heads: no table or norm that is made for all of them."""
+    """Whether heads are all that differs between heads: no table or norm that is made for all of them.
+
+    Neurons always are.
+    """
     located = locate(built(name))
     return name != "albert" and all(
         found.layout.bias is None and not found.layout.selected and found.heads == found.kv for found in located
@@ -82,8 +86,8 @@ def duplicable(name: str) -> bool:
 
 
 @torch.no_grad()
-def duplicate_first_head(found: LocatedSite) -> None:
-    """Makes the second head of a site equal to its first, but for what the output projection does with it."""
+def duplicate_first_block(found: LocatedSite) -> None:
+    """Makes the second block of a site equal to its first, but for what the output projection does with it."""
 
     def size(part: str) -> int:
         return found.layout.size(found.module, part)
@@ -102,21 +106,30 @@ def _copy(tensor: Tensor, axis: int, source: Tensor, target: Tensor) -> None:
     tensor.index_copy_(axis, target, tensor.index_select(axis, source))
 
 
+REPEATED = [
+    *((name, "heads") for name in ZOO if duplicable(name)),
+    *((name, "ffn") for name in ZOO if parts(name) == "all" and name != "albert"),
+]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("name", [name for name in ZOO if duplicable(name)])
-def test_a_head_that_another_one_repeats_is_made_up_for(name: str) -> None:
-    """The weights of a removed duplicate go to the head that it repeated."""
+@pytest.mark.parametrize(("name", "which"), REPEATED)
+def test_a_block_that_another_one_repeats_is_made_up_for(name: str, which: str) -> None:
+    """The weights of a removed duplicate go to the head or neuron that it repeated."""
     model, given = build(name), batches(name, 24)
-    for found in locate(model):
-        duplicate_first_head(found)
-    sites = discover(model)
-    kept = Kept.from_dict({site.name: [head for head in range(site.count) if head != 1] for site in sites})
+    for found in locate(model, parts=which):
+        duplicate_first_block(found)
+    sites = discover(model, parts=which)
+    kept = Kept.from_dict({site.name: [block for block in range(site.count) if block != 1] for site in sites})
     cut = remove(copy.deepcopy(model), kept)
     before, right = outputs(cut, given[0]), outputs(model, given[0])
-    record = repair(cut, model, given, "heads")
-    assert set(record.refitted) == {site.name for site in sites}
+    record = repair(cut, model, given, which)
+    # A neuron of MobileBERT's hardly ever fires, so nothing is missing there.
+    assert set(record.refitted) == {site.name for site in sites} or (name, which) == ("mobilebert", "ffn")
     assert all(site.after < 1e-3 for site in record.sites)
-    assert (outputs(cut, given[0]) - right).norm() < 1e-2 * (before - right).norm()
+    # Padding is in the outputs, and is not fitted; neurons see more of it.
+    exact = 1e-2 if which == "heads" else 5e-2
+    assert (outputs(cut, given[0]) - right).norm() < exact * (before - right).norm()
 
 
 def test_most_types_are_tried_with_repeated_heads() -> None:

@@ -1,6 +1,8 @@
 """Removal equals the hard mask, for every family and any subset, and what is left is an ordinary model."""
 
 import copy
+import json
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +16,21 @@ from transformers import PreTrainedModel
 
 from conftest import subsets
 from families import FAMILIES, inputs, logits
-from kheads import Kept, discover, gated, ghosts, remove
+from kheads import Kept, UnsupportedModelError, discover, gated, ghosts, remove
 from kheads.anatomy import locate
+from kheads.surgery.rebuild import packed, unpacked
+from kheads.surgery.removal import architecture
+from zoo import ZOO, Tiny
 
 Fresh = Callable[[str], Any]
 
 
-def differences(model: PreTrainedModel, pruned: PreTrainedModel, mask: Tensor, family: str, unit: str) -> Tensor:
+def differences(
+    model: PreTrainedModel, pruned: PreTrainedModel, mask: Tensor, family: str, unit: str, parts: str
+) -> Tensor:
     """Of the logits, as shares of the largest: float32 rounds these, and processors round differently."""
     given = inputs(family)
-    with gated(model, mask.float(), unit):
+    with gated(model, mask.float(), unit, parts):
         expected = logits(model, given)
     difference = (logits(pruned, given) - expected).abs()
     if not FAMILIES[family].encoder_decoder and difference.dim() == 3 and FAMILIES[family].generates:
@@ -33,38 +40,95 @@ def differences(model: PreTrainedModel, pruned: PreTrainedModel, mask: Tensor, f
 
 @torch.no_grad()
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
+@pytest.mark.parametrize("parts", ["heads", "all"])
 @pytest.mark.parametrize("unit", ["group", "query"])
-def test_removal_equals_the_hard_mask(family: str, backend: str, unit: str, fresh: Fresh) -> None:
+def test_removal_equals_the_hard_mask(family: str, backend: str, unit: str, parts: str, fresh: Fresh) -> None:
     model = fresh(family)
     model.set_attn_implementation(backend)
-    sites = discover(model, unit)
-    if unit == "query" and all(site.unit == "head" for site in sites):
+    sites = discover(model, unit, parts)
+    if unit == "query" and all(site.unit in ("head", "neuron") for site in sites):
         pytest.skip("no head shares keys and values here, so both units are the same")
     for kept in subsets(sites):
         pruned = remove(copy.deepcopy(model), kept, unit)
-        assert differences(model, pruned, kept.mask(sites), family, unit).max() < 1e-5
+        assert differences(model, pruned, kept.mask(sites), family, unit, parts).max() < 1e-5
         if unit == "group":
-            assert [site.count for site in discover(pruned)] == [len(heads) for heads in kept.to_dict().values()]
+            counts = [site.count for site in discover(pruned, parts=parts)]
+            assert counts == [len(blocks) for blocks in kept.to_dict().values()]
 
 
 @torch.no_grad()
-def test_removal_in_two_steps_equals_one(family: str, fresh: Fresh) -> None:
-    """A pruned model can be pruned again; its record still speaks of the original's heads."""
+@pytest.mark.parametrize("parts", ["heads", "ffn", "all"])
+def test_removal_in_two_steps_equals_one(family: str, parts: str, fresh: Fresh) -> None:
+    """A pruned model can be pruned again; its record still speaks of the original's heads and neurons."""
     model = fresh(family)
-    sites = discover(model)
+    sites = discover(model, parts=parts)
     size = sum(site.count for site in sites)
     first = (torch.rand(size, generator=torch.Generator().manual_seed(0)) < 0.7).double()
     second = first * (torch.rand(size, generator=torch.Generator().manual_seed(1)) < 0.6).double()
     once = remove(copy.deepcopy(model), Kept.from_mask(second, sites))
     twice = remove(copy.deepcopy(model), Kept.from_mask(first, sites))
     remaining = second[first.bool()]
-    remove(twice, Kept.from_mask(remaining, discover(twice)))
+    remove(twice, Kept.from_mask(remaining, discover(twice, parts=parts)))
     assert torch.equal(logits(once, inputs(family)), logits(twice, inputs(family)))
-    assert {name: site["ghost"] for name, site in once.config.kheads["sites"].items()} == {
-        name: site["ghost"] for name, site in twice.config.kheads["sites"].items()
-    }
-    live = [name for name, site in once.config.kheads["sites"].items() if not site["ghost"]]
-    assert all(once.config.kheads["sites"][name] == twice.config.kheads["sites"][name] for name in live)
+    for section in ("sites", "neurons"):
+        one, two = (model.config.kheads.get(section, {}) for model in (once, twice))
+        assert {name: site["ghost"] for name, site in one.items()} == {
+            name: site["ghost"] for name, site in two.items()
+        }
+        assert all(one[name] == two[name] for name, site in one.items() if not site["ghost"])
+
+
+@torch.no_grad()
+def test_heads_and_neurons_one_after_the_other(family: str, fresh: Fresh) -> None:
+    """What a set names tells which part is cut; the other stays as it is, and the order does not matter."""
+    model = fresh(family)
+    heads, neurons = (subsets(discover(model, parts=parts))[3] for parts in ("heads", "ffn"))
+    one, two = remove(remove(fresh(family), heads), neurons), remove(remove(fresh(family), neurons), heads)
+    both = remove(fresh(family), Kept.from_dict({**heads.to_dict(), **neurons.to_dict()}))
+    assert torch.equal(logits(one, inputs(family)), logits(both, inputs(family)))
+    assert torch.equal(logits(two, inputs(family)), logits(both, inputs(family)))
+    assert one.config.kheads == two.config.kheads == both.config.kheads
+    alone = remove(model, heads)
+    assert "neurons" not in alone.config.kheads
+    assert discover(alone, parts="ffn") == discover(fresh(family), parts="ffn")
+
+
+def test_a_set_that_names_nothing_removes_heads_alone(fresh: Fresh) -> None:
+    model = remove(fresh("bert"), Kept.from_dict({}))
+    assert [site.count for site in discover(model, parts="all")] == [0, 40] * 3
+    model = remove(fresh("bert"), Kept.from_dict({"bert.encoder.layer.1": [3, 7]}))
+    assert [site.count for site in discover(model, parts="all")] == [4, 0, 4, 2, 4, 0]
+
+
+def test_neurons_of_experts_are_refused_by_name() -> None:
+    """Also where some layers have none: neurons go from all layers or from none."""
+    fields = {**ZOO["qwen3_moe"].fields, "mlp_only_layers": [0]}
+    for tiny in (ZOO["mixtral"], Tiny("Qwen3MoeForCausalLM", fields)):
+        model = tiny.build()
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        with pytest.raises(UnsupportedModelError, match=r"SparseMoeBlock, whose neurons kheads cannot remove"):
+            remove(model, Kept.from_dict({"model.layers.0.mlp": [0]}))
+        assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_the_neurons_are_really_gone(fresh: Fresh) -> None:
+    """BERT: one neuron is d + 1 + d parameters, and that many go."""
+    model = fresh("bert")
+    before = model.num_parameters()
+    remove(model, Kept.from_dict({"bert.encoder.layer.0": [0, 2]}))
+    assert before - model.num_parameters() == 118 * (2 * 32 + 1)
+    llama = remove(fresh("llama"), Kept.from_dict({"model.layers.0.mlp": [0, 2]}))
+    mlp = llama.model.layers[0].mlp
+    assert (mlp.intermediate_size, mlp.up_proj.out_features, mlp.down_proj.in_features) == (2, 2, 2)
+
+
+def test_the_record_of_neurons_is_short(fresh: Fresh) -> None:
+    """A bit for each of 300,000, not a number."""
+    site = {"query": list(range(0, 300_000, 3)), "of": 300_000, "ghost": False}
+    text = json.dumps(packed(site))
+    assert len(text) < 51_000
+    back = unpacked("mlp", json.loads(text))
+    assert back == {**site, "kv": site["query"], "of_kv": 300_000}
 
 
 def test_the_heads_are_really_gone(fresh: Fresh) -> None:
@@ -96,6 +160,28 @@ def test_ghosts_are_reported_and_stay_silent(fresh: Fresh) -> None:
         assert len(ghosts(model)) == expected
         assert all(site.count == 0 for site in discover(model))
         assert all(not found.output.weight.any() for found in locate(model) if found.ghost)
+
+
+def test_a_silent_neuron_counts_as_removed_and_learns_nothing(fresh: Fresh) -> None:
+    """GPT-2's feed-forward cannot be empty; copies of it are as silent as it is."""
+    model = fresh("gpt2")
+    sites = discover(model, parts="ffn")
+    remove(model, Kept.from_dict({site.name: [] for site in sites}))
+    assert ghosts(model) == tuple(site.name for site in sites)
+    assert all(site.count == 0 for site in discover(model, parts="ffn"))
+    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        optimizer = torch.optim.AdamW(one.parameters(), lr=0.1, weight_decay=0.1)
+        before = one.transformer.h[0].mlp.c_proj.bias.detach().clone()
+        for _ in range(3):
+            optimizer.zero_grad()
+            logits(one.train(), inputs("gpt2")).square().mean().backward()
+            optimizer.step()
+        mlp = one.transformer.h[0].mlp
+        assert mlp.c_proj.weight.shape == (1, 32) and not mlp.c_proj.weight.any()
+        assert not torch.equal(mlp.c_proj.bias, before)
+    model.transformer.h[0].mlp.c_proj.weight.data.fill_(1)
+    with pytest.raises(ValueError, match=r"silent neuron of the emptied site 'transformer.h.0.mlp' has weights"):
+        architecture(model)
 
 
 def test_uneven_query_heads_repeat_their_keys_and_values(fresh: Fresh) -> None:
@@ -143,7 +229,7 @@ def test_attention_maps_have_the_heads_that_are_left(fresh: Fresh) -> None:
 def test_training_goes_on_with_gradient_checkpointing(family: str, fresh: Fresh) -> None:
     """Every remaining weight that can learn gets the gradient it gets without checkpointing."""
     grads = []
-    kept = subsets(discover(fresh(family)))[4]
+    kept = subsets(discover(fresh(family), parts="all"))[4]
     for checkpointing in (False, True):
         model = remove(fresh(family), kept)
         for module in model.modules():
@@ -168,7 +254,7 @@ def test_training_goes_on_with_gradient_checkpointing(family: str, fresh: Fresh)
 @pytest.mark.parametrize("name", ["bert", "marian", "llama"])
 def test_the_result_compiles(name: str, fresh: Fresh) -> None:
     model = fresh(name)
-    remove(model, subsets(discover(model))[3])
+    remove(model, subsets(discover(model, parts="all"))[3])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         compiled = torch.compile(model, backend="aot_eager")
@@ -192,6 +278,9 @@ def test_bad_requests_change_nothing(fresh: Fresh) -> None:
     for heads, message in (
         ({"bert.encoder.layer.9.attention": [0]}, "has no site 'bert.encoder.layer.9.attention'"),
         ({"bert.encoder.layer.0.attention": [0, 4]}, r"has 4 heads \(0 to 3\); got head 4"),
+        ({"bert.encoder.layer.0": [40]}, r"has 40 neurons \(0 to 39\); got neuron 40"),
+        ({"bert.encoder.layer.0": [0], "bert.encoder.layer.9": [0]}, "has no site 'bert.encoder.layer.9'"),
+        ({"bert.encoder.layer.0": [0], "bert.pooler": []}, "has no site 'bert.pooler'"),
     ):
         with pytest.raises(ValueError, match=message):
             remove(model, Kept.from_dict(heads))
@@ -208,3 +297,5 @@ def test_bad_requests_change_nothing(fresh: Fresh) -> None:
 def test_wrapped_models_are_unwrapped(fresh: Fresh) -> None:
     model = fresh("bert")
     assert remove(nn.DataParallel(model), Kept.from_dict({})) is model
+    assert remove(nn.DataParallel(model), Kept.from_dict({"bert.encoder.layer.0": [1]})) is model
+    assert [site.count for site in discover(nn.DataParallel(model), parts="ffn")] == [1, 0, 0]

@@ -72,7 +72,7 @@ def test_every_method_prunes_a_vision_model(
 def test_a_stopped_run_goes_on_to_the_same_end(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ViT's checkpoints have the model's own parameter names, so that Trainer finds them again."""
     data = {"train": "train", "eval": {"held": "held"}}
-    job = Job("vit", 5, "dsp", task="image", data=data, max_steps=6, batch_size=4, save_steps=2)
+    job = Job("vit", 5, method="dsp", task="image", data=data, max_steps=6, batch_size=4, save_steps=2)
     whole = jobs.run(job, place / "whole", quiet=True)
     step, calls = GatedTrainer.training_step, []
 

@@ -99,7 +99,7 @@ def test_a_model_learns_the_text(place: Path) -> None:
     """On nine words that repeat in order, perplexity falls far below the nine of knowing the words alone."""
     Path("again.txt").write_text(" ".join(f"w{index % 9}" for index in range(500)))
     data = {"train": "again.txt", "eval": {"held": "again.txt"}}
-    job = Job("gpt2", 4, "ste", task="clm", data=data, max_length=16, max_steps=40, batch_size=8, lr=1e-2)
+    job = Job("gpt2", 4, method="ste", task="clm", data=data, max_length=16, max_steps=40, batch_size=8, lr=1e-2)
     assert jobs.run(job, place / "few", quiet=True).record["metrics"]["pruned"]["held"]["perplexity"] < 3
 
 

@@ -3,15 +3,16 @@
 from kheads.anatomy.discovery import (
     LocatedSite,
     UnsupportedModelError,
-    discover,
     in_forward_order,
     is_gated,
     locate,
     locate_feeds,
+    parts_named,
     unknown,
 )
 from kheads.anatomy.feed_forwards import FEEDS, MIXTURES, REFUSED_FEEDS
 from kheads.anatomy.layout import IndexedArgument, Layout, OwnTable, Plan, rows
+from kheads.anatomy.sizes import discover
 from kheads.anatomy.streams import NO_STREAM, STREAMS, Flow, Stream, flow
 from kheads.anatomy.structure import guesses
 from kheads.anatomy.table import LAYOUTS, REFUSED, TYPES
@@ -41,6 +42,7 @@ __all__ = [
     "is_gated",
     "locate",
     "locate_feeds",
+    "parts_named",
     "rows",
     "unknown",
     "unwrap",

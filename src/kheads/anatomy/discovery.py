@@ -75,25 +75,8 @@ class LocatedSite:
         return is_ghost(self.module)
 
 
-def discover(model: nn.Module, unit: str = "group", parts: str = "heads") -> tuple[Site, ...]:
-    """Returns the model's sites, in the order of a forward pass.
-
-    Args:
-        model: a Transformer of a supported family, bare, with a task head, or composite. Wrappers of
-            DistributedDataParallel and torch.compile are looked through.
-        unit: what counts as a head where query heads share keys and values: "group" (they go together, and the cache
-            shrinks) or "query". Without sharing both mean the same.
-        parts: "heads" (attentions), "ffn" (feed-forward layers, whose blocks are single neurons) or "all".
-
-    Raises:
-        UnsupportedModelError: some part of the model is not understood. kheads never works on a part of the heads, nor
-            on a part of the neurons.
-    """
-    return tuple(found.site for found in locate(model, unit, parts))
-
-
 def locate(model: nn.Module, unit: str = "group", parts: str = "heads") -> tuple[LocatedSite, ...]:
-    """Like `discover`, with modules and layouts."""
+    """Finds the sites of a model, as `discover` does, with modules and layouts."""
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(map(repr, UNITS))}; got {unit!r}.")
     if parts not in PARTS:
@@ -121,15 +104,31 @@ def _heads(model: nn.Module, unit: str) -> tuple[LocatedSite, ...]:
     )
 
 
-def locate_feeds(model: nn.Module) -> tuple[LocatedSite, ...]:
-    """The feed-forward layers that kheads knows, mixtures of experts left out, in the order of a forward pass."""
+def parts_named(model: nn.Module, names: Iterable[str]) -> str:
+    """Which parts of the model sites of these names are: "heads", "ffn" or "all". What is no feed-forward is a head's.
+
+    A mixture of experts counts as a feed-forward, so that `locate` refuses it by name.
+    """
+    modules = dict(unwrap(model).named_modules())
+    feeds = FEEDS.keys() | REFUSED_FEEDS.keys()
+    found = {name in modules and table_key(modules[name]) in feeds for name in names}
+    return "all" if len(found) > 1 else "ffn" if True in found else "heads"
+
+
+def locate_feeds(model: nn.Module, only_cut: bool = False) -> tuple[LocatedSite, ...]:
+    """The feed-forward layers that kheads knows, mixtures of experts left out, in the order of a forward pass.
+
+    With `only_cut`, those from which neurons were removed; nothing else of the model is looked at then.
+    """
     mixtures = set(MIXTURES.values())
     modules = dict(unwrap(model).named_modules())
     whole = {name for name, module in modules.items() if table_key(module) in mixtures}
     located = [
         _located(name, module, layout, "group", False)
         for name, module in modules.items()
-        if (layout := _layout(module, FEEDS)) and whole.isdisjoint(_outside(name))
+        if ("kheads_state" in module.__dict__ or not only_cut)
+        and (layout := _layout(module, FEEDS))
+        and whole.isdisjoint(_outside(name))
     ]
     return in_forward_order(model, located)
 
@@ -202,6 +201,7 @@ def _located(name: str, module: nn.Module, layout: Layout, unit: str, keeps_time
         width=head_dim * together,
         unit=unit,
         output=f"{name}.{layout.o}" if name else layout.o,
+        never_empty=keeps_time or not layout.empty,
     )
     return LocatedSite(site, module, layout, head_dim, heads, kv, together, keeps_time)
 

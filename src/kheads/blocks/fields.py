@@ -84,6 +84,7 @@ Whole = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Share = Annotated[float, Range(least=0, most=1)]
+Part = Annotated[float, Range(above=0, below=1)]  # a share that is neither nothing nor all
 Seed = Annotated[int, Range(least=0, most=2**32 - 1)]  # what numpy takes
 Text = Annotated[str, Filled()]
 # A number of steps: an int is that many, a float that fraction of the training.

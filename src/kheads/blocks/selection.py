@@ -1,62 +1,116 @@
-"""The one function that turns scores into exactly K blocks."""
+"""The one function that turns scores into blocks: exactly K of them, or what fits into a budget."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
+from kheads.blocks.costs import Costs, check_costs, priced
 from kheads.blocks.kept import Kept
-from kheads.blocks.site import Site, noun, spans, total
+from kheads.blocks.site import Site, Sites, noun, part, spans, total
+from kheads.blocks.within_budget import Choice
 from kheads.subset import hard_top_k
 
 
 def select(
-    scores: Tensor | Sequence[float], k: int, sites: Sequence[Site], constraints: Constraints | None = None
+    scores: Tensor | Sequence[float],
+    budget: int | Budget | None = None,
+    sites: Sequence[Site] = (),
+    constraints: Constraints | None = None,
+    *,
+    costs: Costs | None = None,
+    k: int | None = None,
 ) -> Kept:
-    """Keeps the `k` blocks of highest score; the lower index wins a tie.
+    """Keeps the blocks of highest score within the budget; the lower index wins a tie.
 
     The only place where scores become blocks: straight-through forwards, evaluation during training and the final
-    removal all call it. Without constraints it is the hard top-K. With them, it first takes what must be taken
-    (protected blocks, then each site's and each kind's minimum, best first) and fills up with the best of the rest.
-    Sites are nested in kinds, and kinds in the model, so this greedy choice has the highest total score.
+    removal all call it. A score says how much a block is wanted *for what it costs*.
+
+    With a number of blocks it is the hard top-K. With constraints, it first takes what must be taken (protected
+    blocks, then each site's and each kind's minimum, best first) and fills up with the best of the rest. Sites are
+    nested in kinds, and kinds in the model, so this greedy choice has the highest total score.
+
+    With any other budget the sum of score times cost is made as large as the limit allows, scores counting from the
+    lowest one up: for small blocks that is a threshold on the scores again. Never above the limit, and no further block
+    fits. `blocks.knapsack` says how exactly. A site that would keep a silent block, emptied, keeps its best one.
 
     Args:
         scores: one finite number per block, (N,), in global order.
-        k: how many blocks to keep, 1 to N.
+        budget: how many blocks to keep, 1 to N, or a `Budget`.
         sites: the sites, as `discover` returned them.
         constraints: further demands on the selection.
+        costs: what blocks cost; needed where the sites do not tell, which is for `flops`, `speedup` and `ms`.
+        k: another name for a budget that is a number of blocks.
     """
-    sites = tuple(sites)
+    sites = sites if isinstance(sites, Sites) else tuple(sites)
     scores = _checked_scores(scores, sites)
-    _check_k(k, sites)
+    asked: Any = k if budget is None else budget
+    if not isinstance(asked, Budget):
+        _check_k(asked, sites)
+        return Kept.from_mask(_best_k(scores, asked, sites, constraints), sites)
+    if asked.currency == "heads":
+        return _best_heads(scores, asked, sites, constraints)
+    found = priced(asked, sites) if costs is None else costs
+    check_costs(found, asked, sites)
+    return Kept.from_mask(Choice(scores, asked, sites, constraints or Constraints(), found).mask(), sites)
+
+
+def _best_heads(scores: Tensor, budget: Budget, sites: Sequence[Site], constraints: Constraints | None) -> Kept:
+    """A number of heads; neurons all stay."""
+    heads = tuple(site for site in sites if part(site) == "heads")
+    k = int(budget.limit(total(heads)))
+    _check_k(k, heads)
+    is_head = torch.tensor([part(site) == "heads" for site in sites for _ in range(site.count)], dtype=torch.bool)
+    mask = torch.ones_like(scores)
+    mask[is_head] = _best_k(scores[is_head], k, heads, constraints)
+    return Kept.from_mask(mask, sites)
+
+
+def _best_k(scores: Tensor, k: int, sites: tuple[Site, ...], constraints: Constraints | None) -> Tensor:
     if constraints is None:
-        return Kept.from_mask(hard_top_k(scores, k), sites)
-    return Kept.from_mask(_constrained(scores, k, sites, constraints), sites)
+        return hard_top_k(scores, k)
+    if constraints.multiple_of > 1:
+        raise ValueError("`multiple_of` is for budgets of parameters, FLOPs or time; a number of blocks is exact.")
+    return _constrained(scores, k, sites, constraints)
 
 
 def pools(
-    scores: Tensor, k: int, sites: Sequence[Site], constraints: Constraints | None = None
-) -> list[tuple[list[int], int]]:
-    """Splits the blocks so that the best of every pool are what `select` keeps: (blocks, how many of them stay).
+    scores: Tensor,
+    budget: int | Budget,
+    sites: Sequence[Site],
+    constraints: Constraints | None = None,
+    costs: Costs | None = None,
+) -> list[tuple[list[int], float]]:
+    """Splits the blocks so that the best of every pool are what `select` keeps: (blocks, what those that stay cost).
 
     Blocks compete inside a pool only. A site that keeps no more than its constraint demands is a pool of its own; the
     other sites of a kind with a quota share one, and so do all the rest. Protected blocks are in none.
     """
-    mask = select(scores, k, sites, constraints).mask(sites)
+    mask = select(scores, budget, sites, constraints, costs=costs).mask(sites)
     if constraints is None:
-        return [(list(range(len(mask))), k)]
+        return [(list(range(len(mask))), _spent(mask, costs))]
     free = ~Kept.from_dict(constraints.protected).mask(sites).bool()
-    least = _least_per_site(k, tuple(sites), constraints)
     members: dict[tuple[str, str], list[int]] = {}
     for site, place in spans(sites):
-        bound = least > 0 and int(mask[place].sum()) <= least
+        bound = constraints.uniform or 0 < int(mask[place].sum()) <= constraints.min_per_site
         pool = ("site", site.name) if bound else ("kind", site.kind if site.kind in constraints.quotas else "")
         members.setdefault(pool, []).extend((free[place].nonzero().flatten() + place.start).tolist())
-    return [(blocks, int(mask[blocks].sum())) for blocks in members.values() if blocks]
+    chosen = [
+        (blocks, torch.zeros_like(mask).index_fill(0, torch.tensor(blocks), 1) * mask)
+        for blocks in members.values()
+        if blocks
+    ]
+    return [(blocks, _spent(inside, costs)) for blocks, inside in chosen]
+
+
+def _spent(mask: Tensor, costs: Costs | None) -> float:
+    """What the blocks of a mask cost; how many they are, where blocks are counted."""
+    return int(mask.sum()) if costs is None else float(mask @ costs.each)
 
 
 class _Demand(NamedTuple):

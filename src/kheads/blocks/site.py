@@ -6,9 +6,9 @@ of N numbers in kheads (scores, gate values, masks) follows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -29,6 +29,8 @@ class Site:
         unit: what a block is: "head" (every query head has its own key and value), "group" (a key-value head with all
             its query heads), "query" (single query heads that share key-value heads) or "neuron".
         output: path of the output projection in the model.
+        parameters: how many parameters go with one block; 0 where that depends on which others stay.
+        never_empty: whether the site, emptied, keeps a silent block, because its class or a cache needs one.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Site:
     width: int
     unit: str = "head"
     output: str = ""
+    parameters: int = field(default=0, compare=False)
+    never_empty: bool = field(default=False, compare=False)
 
     def projection(self, model: nn.Module) -> nn.Module:
         """The output projection of this site in `model`, which may be wrapped as `discover` allows."""
@@ -49,6 +53,28 @@ class Site:
         weight: Tensor = projection.weight.T if hasattr(projection, "nf") else projection.weight  # Conv1D: inputs first
         # An emptied site may keep one silent block, which does not count.
         return weight[:, : self.count * self.width].view(len(weight), self.count, self.width)
+
+
+class Sites(tuple[Site, ...]):
+    """The sites of a model as `discover` returns them: a tuple that knows what lies outside of its blocks, too.
+
+    Attributes:
+        parameters: how many the whole model has.
+        outside: how many of these belong to no block.
+    """
+
+    parameters: int
+    outside: int
+
+    def __new__(cls, sites: Iterable[Site] = (), parameters: int = 0, outside: int = 0) -> Self:
+        """Sites, and what is known of the model around them."""
+        made = super().__new__(cls, sites)
+        made.parameters, made.outside = parameters, outside
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """What a copy is made of."""
+        return (tuple(self), self.parameters, self.outside)
 
 
 def unwrap(model: Any) -> Any:
@@ -76,6 +102,17 @@ def spans(sites: Iterable[Site]) -> list[tuple[Site, slice]]:
         found.append((site, slice(start, start + site.count)))
         start += site.count
     return found
+
+
+def part(site: Site) -> str:
+    """Which part of a model a site belongs to: "heads" or "ffn"."""
+    return "ffn" if site.kind == "ffn" else "heads"
+
+
+def parts_of(sites: Sequence[Site]) -> str:
+    """Which parts of a model these sites are, as `discover` names them."""
+    found = {part(site) for site in sites}
+    return "all" if len(found) > 1 else next(iter(found), "heads")
 
 
 def noun(sites: Iterable[Site]) -> str:

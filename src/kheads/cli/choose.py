@@ -1,4 +1,4 @@
-"""kheads choose: which K to take."""
+"""kheads choose: which K or budget to take."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def _one_run(folder: Path, given: dict[str, Any], evaluation: str | None, as_jso
         plain = {**dataclasses.asdict(found), "enough": enough}
         print(strict_json.dumps({"chosen": None, "why": why, "options": [], "run": plain}))
         return
-    terminal.console().print(f"[bold]K = {found.k}[/bold]\n{why.replace('[', chr(92) + '[')}")
+    name = run.budget.asked if run.budget else f"K = {found.k}"
+    terminal.console().print(f"[bold]{name}[/bold]\n{why.replace('[', chr(92) + '[')}")
 
 
 def _enough(found: Any, given: dict[str, Any]) -> bool | None:
@@ -103,9 +104,10 @@ def _shown(choice: Choice, metric: str) -> Group:
     from kheads.lab import terminal
 
     rows = [_row(option, metric, option == choice.option) for option in reversed(choice.options)]
-    columns = ("K", "method", metric, _ends_name(choice), "parameters", "ms")
+    budgets = any(option.budget for option in choice.options)
+    columns = ("asked for" if budgets else "K", "method", metric, _ends_name(choice), "parameters", "ms")
     table = terminal.rows_table("", columns, rows)
-    return Group(f"[bold]K = {choice.option.k}[/bold]", choice.why.replace("[", r"\["), table)
+    return Group(f"[bold]{choice.option.name}[/bold]", choice.why.replace("[", r"\["), table)
 
 
 def _ends_name(choice: Choice) -> str:
@@ -120,7 +122,7 @@ def _row(option: Option, metric: str, chosen: bool) -> list[str]:
     quality = option.quality
     ends = [] if quality is None else [end for end in (quality.low, quality.high) if end == end]  # NaN: one seed
     cells = [
-        f"{'→ ' if chosen else ''}{option.k}",
+        f"{'→ ' if chosen else ''}{option.k if option.budget is None else option.budget}",
         option.method or "-",
         "-" if quality is None else terminal.metric(metric, quality.mean),
         " to ".join(terminal.metric(metric, end) for end in ends) or "-",

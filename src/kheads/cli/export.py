@@ -19,11 +19,13 @@ def export(
     Example: `kheads export pruned --to hub -o for-the-hub`
     """
     from kheads.lab import terminal
-    from kheads.storage.export import hub
+    from kheads.storage.export import exporting
 
-    with terminal.waiting("exporting, and loading it in a new process"):
-        remarks: list[str] = []
-        out = hub.export(folder, output, to, overwrite, say=remarks.append)
+    remarks: list[str] = []
+    compared: list[str] = []
+    with terminal.waiting("exporting, and trying it in a new process"):
+        out = exporting.export(folder, output, to, overwrite, say=remarks.append, tell=compared.append)
     for remark in remarks:
         terminal.console(stderr=True).print(remark, soft_wrap=True, markup=False)
-    terminal.console().print(f"{out} loads without kheads; its outputs were compared in a new process.")
+    found = "; ".join(compared)
+    terminal.console().print(f"{out} works without kheads. Compared in a new process: {found}.", soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kheads.lab.options import Option
+from kheads.lab.options import Option, is_share
 
 
 def flag(option: Option, panel: str, *names: str, metavar: str | None = None, help: str = "") -> inspect.Parameter:
@@ -21,11 +21,11 @@ def flag(option: Option, panel: str, *names: str, metavar: str | None = None, he
         metavar: what its value looks like; with one, the flag may be given several times.
         help: what to say instead of the record's words.
     """
-    text = f"{help or _first_clause(option.help)}{_default(option)}"
+    said = f"{help or _first_clause(option.help)}{_default(option)}"
     kind = list[str] if metavar else _kind(option)
     details = typer.Option(
         *(names or (f"--{option.name.replace('_', '-')}",)),
-        help=text,
+        help=said,
         metavar=metavar,
         rich_help_panel=panel,
         show_default=False,
@@ -76,7 +76,7 @@ def _parameter(name: str, kind: Any, details: Any, default: Any = None) -> inspe
 
 def _kind(option: Option) -> Any:
     kinds = [kind for kind in (bool, int, float) if set(option.types) <= {kind, type(None)}]
-    return kinds[0] if kinds else str
+    return kinds[0] if kinds and not is_share(option) else str  # a share may be written as in 50%
 
 
 def _first_clause(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from rich.console import Group, RenderableType
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from kheads.anatomy import discover
+from kheads.blocks.site import total
 from kheads.lab import terminal
 from kheads.measuring import measurement
 from kheads.measuring.measurement import Cost, Measurement
@@ -17,6 +20,7 @@ from kheads.storage import sources, strict_json
 from kheads.storage.probe import probe_inputs
 
 BATCHES, LENGTHS = (1, 8), (32, 128)
+NO_HEADS, NO_BLOCKS = "no attention (the limit)", "no heads, no neurons (the limit)"
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,24 @@ def show(model: str, against: str | None, asked: Request, as_json: bool) -> None
         found = measurement.measure(
             built, inputs, other, repeats=asked.repeats, threads=asked.threads, new_tokens=tokens
         )
+    blocks = _blocks(built)
     if as_json:
-        print(strict_json.dumps(found.to_dict()))
+        print(strict_json.dumps({**found.to_dict(), **blocks}))
         return
-    terminal.console().print(_shown(found, model, against))
+    counts: dict[str, dict[str, int | None]] = {
+        model: blocks,
+        NO_HEADS: {**blocks, "heads": 0},
+        NO_BLOCKS: {"heads": 0, "neurons": 0},
+    }
+    if other is not None and against is not None:
+        counts[against] = _blocks(other)
+    terminal.console().print(_shown(found, model, against, counts))
+
+
+def _blocks(model: PreTrainedModel) -> dict[str, int | None]:
+    """How many heads and neurons a model has; None where kheads does not know its feed-forward layers."""
+    known = measurement.known_parts(model) == "all"
+    return {"heads": total(discover(model)), "neurons": total(discover(model, parts="ffn")) if known else None}
 
 
 def _device(name: str | None) -> torch.device:
@@ -97,12 +115,18 @@ def _fitting(model: PreTrainedModel, prompt: dict[str, Tensor], new_tokens: int)
     return int(max(0, min(new_tokens, _positions(model) - used)))
 
 
-def _shown(found: Measurement, model: str, against: str | None) -> RenderableType:
-    costs = {model: found.model, "no attention (the limit)": found.no_attention}
+def _shown(
+    found: Measurement, model: str, against: str | None, counts: Mapping[str, Mapping[str, int | None]]
+) -> RenderableType:
+    costs = {model: found.model, NO_HEADS: found.no_attention}
+    if found.no_blocks is not None:
+        costs[NO_BLOCKS] = found.no_blocks
     if found.against is not None and against is not None:
         costs = {against: found.against, **costs}
     sizes = terminal.rows_table(
-        "size", ("", "parameters", "weights", "FLOPs", "peak memory"), [_size_row(*item) for item in costs.items()]
+        "size",
+        ("", "heads", "neurons", "parameters", "weights", "FLOPs", "peak memory"),
+        [(name, *_counts(counts[name]), *_size_row(cost)) for name, cost in costs.items()],
     )
     speeds = [row for name, cost in costs.items() for row in _speed_rows(name, cost, found.settings["new_tokens"])]
     base = against or model
@@ -114,9 +138,13 @@ def _shown(found: Measurement, model: str, against: str | None) -> RenderableTyp
     return Group(sizes, times, note)
 
 
-def _size_row(name: str, cost: Cost) -> tuple[str, ...]:
+def _counts(blocks: Mapping[str, int | None]) -> tuple[str, ...]:
+    return tuple("-" if count is None else f"{count:,}" for count in blocks.values())
+
+
+def _size_row(cost: Cost) -> tuple[str, ...]:
     memory, weights = cost.peak_memory / 1e6, cost.bytes / 1e6
-    return (name, f"{cost.parameters:,}", f"{weights:.1f} MB", f"{cost.flops / 1e9:.2f} G", f"{memory:.1f} MB")
+    return (f"{cost.parameters:,}", f"{weights:.1f} MB", f"{cost.flops / 1e9:.2f} G", f"{memory:.1f} MB")
 
 
 def _speed_rows(name: str, cost: Cost, new_tokens: int) -> list[tuple[str, ...]]:

@@ -1,16 +1,16 @@
-"""kheads preview: what each K would give, before anything is trained."""
+"""kheads preview: what each budget, or each K, would give, before anything is trained."""
 
 from __future__ import annotations
 
 import inspect
-import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kheads.blocks.budget import read_batch
 from kheads.blocks.fields import NotNegative, check_value
 from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.app import JsonOption
@@ -26,12 +26,14 @@ from kheads.storage import strict_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from kheads.lab.jobs.prepared import Prepared
     from kheads.lab.preview import Preview
     from kheads.lab.preview_words import Advice
 
-TEXT = """Show in minutes what each K would give: heads are chosen, cut and repaired, and nothing is trained.
+TEXT = """Show in minutes what ten budgets would give: blocks are chosen, cut and repaired, and nothing is trained.
 
-For a model that can do the task already. The last line is the command that makes the smaller model.
+Heads alone, and beside it heads and neurons; with -k, numbers of heads. For a model that can do the task already. The
+last line is the command that makes the smaller model.
 
 Example: `kheads preview my-model --train train.jsonl --eval dev.jsonl --at-most 1`
 """
@@ -62,10 +64,12 @@ def _own() -> list[inspect.Parameter]:
     def option(*names: str, **details: Any) -> Any:
         return typer.Option(*names, rich_help_panel=PANEL, show_default=False, **details)
 
-    at_most = "Name the smallest K at most this many points worse; percent where lower is better."
+    at_most = "Name the smallest that is at most this many points worse; percent where lower is better."
     at = option("--at", metavar="BATCHxTOKENS", help="Measure speed on this batch, by default 8 usual texts.")
     return [
-        extra("ks", list[int] | None, option("-k", help="Look at this K; may be repeated. By default about eight.")),
+        extra("budgets", str | None, option("--budgets", help="Budgets of params, flops or speedup [params].")),
+        extra("parts", str | None, option("--parts", help="What may go: heads, ffn or all; heads beside all.")),
+        extra("ks", list[int] | None, option("-k", help="Look at this number of heads instead; may be repeated.")),
         extra("at_most", float | None, option("--at-most", help=at_most)),
         extra("at", str | None, at),
         extra("no_speed", bool, option("--no-speed", help="Do not measure speed."), False),
@@ -77,40 +81,51 @@ def _run(given: Mapping[str, Any]) -> None:
     from kheads.cli.settings import make_job
 
     check_value(NotNegative | None, given["at_most"], "--at-most")
-    at, output = _shape(given["at"]), given["output"]
+    at, output = None if given["at"] is None else read_batch(given["at"], "--at"), given["output"]
+    _check_kinds(given)
     fields = {name: given[name] for name in ("model", *FIELDS) if name in options_of(Job)}
     job = make_job({**fields, "data": data(given)}, given["sets"] or ())
     if output is not None:
         _check_page(output)
     keep_freed_memory()
     from kheads.lab import preview as previews
+
+    if given["ks"]:
+        _over_heads(given, *previews.ready(job), at)
+        return
+    from kheads.cli import budget_preview
+
+    asked = budget_preview.request(given, at)
+    budget_preview.show(asked, *previews.ready(job), given, lambda words: prune_command(given, words))
+
+
+preview = command(_parameters(), _run, "preview", TEXT)
+
+
+def _check_kinds(given: Mapping[str, Any]) -> None:
+    for name in ("budgets", "parts"):
+        if given["ks"] and given[name] is not None:
+            raise ValueError(f"`-k` counts heads, and `--{name}` is for budgets; give one of them.")
+
+
+def _over_heads(given: Mapping[str, Any], job: Job, prepared: Prepared, at: tuple[int, int] | None) -> None:
+    """The preview of numbers of heads."""
+    from kheads.lab import preview as previews
     from kheads.lab import terminal
     from kheads.lab.preview_words import advise
 
-    job, prepared = previews.ready(job)
+    output: Path | None = given["output"]
     with terminal.counting() as tell:
-        asked = previews.Request(given["ks"] or (), not given["no_speed"], at)
+        asked = previews.Request(given["ks"], not given["no_speed"], at)
         found = previews.preview(job, prepared, asked, tell)
     advice = advise(found, given["at_most"])
-    prune = _prune(given, advice.k)
+    prune = prune_command(given, ["-k", str(advice.k)])
     if output is not None:
         _write(found, advice, prune, output)
     if given["as_json"]:
         print(strict_json.dumps(_plain(found, advice, prune, output)))
         return
     _tell(found, advice, prune, output)
-
-
-preview = command(_parameters(), _run, "preview", TEXT)
-
-
-def _shape(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    numbers = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
-    if numbers is None:
-        raise ValueError(f"`--at` must be BATCHxTOKENS, such as 8x128; got {text!r}.")
-    return int(numbers[1]), int(numbers[2])
 
 
 def _check_page(output: Path) -> None:
@@ -131,9 +146,14 @@ def _write(found: Preview, advice: Advice, prune: str, output: Path) -> None:
         write(preview_page(found, advice, prune), output)
 
 
-def _prune(given: Mapping[str, Any], k: int) -> str:
-    """The command that makes the smaller model, with what the user gave."""
-    words = ["kheads", "prune", given["model"], "-k", str(k)]
+def prune_command(given: Mapping[str, Any], amount: Sequence[str]) -> str:
+    """The command that makes the smaller model, with what the user gave.
+
+    Args:
+        given: what the user gave.
+        amount: the words that say how much may stay.
+    """
+    words = ["kheads", "prune", given["model"], *amount]
     for name in FIELDS:
         (written, *_) = NAMES.get(name, (f"--{name.replace('_', '-')}",))
         words += [word for value in _several(given[name]) for word in (written, str(value))]

@@ -1,9 +1,9 @@
-"""kheads prune: keep exactly K heads of a model that is trained already, or is trained on the way."""
+"""kheads prune: keep K heads of a model, or what fits into a budget; trained already, or trained on the way."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,9 +21,9 @@ from kheads.storage import strict_json
 if TYPE_CHECKING:
     from kheads.lab.jobs.running import Outcome
 
-TEXT = """Keep exactly K heads of a model: trained already, or trained on the way.
+TEXT = """Make a model smaller by an amount you name; trained already, or on the way.
 
-Example: `kheads prune my-model -k 12 --train train.jsonl --eval dev.jsonl -o small`
+Example: `kheads prune mine --speedup 2 --train t.jsonl --eval d.jsonl -o small`
 """
 
 
@@ -34,10 +34,10 @@ def _parameters() -> list[inspect.Parameter]:
         for panel, names in PANELS.items()
         for name in names
     ]
-    model = Annotated[str | None, typer.Argument(help=declared["model"].help, show_default=False)]
-    output = Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to make for model and record.", show_default=False)
+    model = Annotated[
+        str | None, typer.Argument(help="A folder, a hub name, minilm, or tiny, small, iwslt.", show_default=False)
     ]
+    output = Annotated[Path, typer.Option("--output", "-o", help="The folder to make.", show_default=False)]
     return [
         inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=output),
         inspect.Parameter("model", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=model),
@@ -54,7 +54,7 @@ def _own() -> list[inspect.Parameter]:
 
     sets = option("--set", metavar="NAME=VALUE", help="Set any other field; may be repeated.")
     config = option("--config", help="Start from a TOML file or a result.json.")
-    overwrite = option("--overwrite", help="Replace an output folder that kheads made, and checkpoints.")
+    overwrite = option("--overwrite", help="Replace a folder of kheads and checkpoints.")
     return [
         extra("sets", list[str] | None, sets),
         extra("config", Path | None, config),
@@ -75,13 +75,24 @@ def _run(given: Mapping[str, Any]) -> None:
     keep_freed_memory()
     from accelerate import PartialState
 
-    from kheads.lab.jobs.running import run
-
     reads = [given["config"]] if given["config"] else []
-    asked = {"resume": given["resume"], "overwrite": given["overwrite"], "quiet": given["as_json"]}
-    outcome = run(job, output, **asked, reads=reads)
+    asked = {name: given[name] for name in ("resume", "overwrite")}
+    outcome = _carried_out(job, output, reads, quiet=given["as_json"], **asked)
     if PartialState().is_main_process:
         _tell(outcome, output, given["as_json"])
+
+
+def _carried_out(job: Job, output: Path, reads: Sequence[Path], **how: Any) -> Outcome:
+    """Makes the smaller model; where none was named, the smallest that is good enough."""
+    if job.at_most is None:
+        from kheads.lab.jobs.running import run
+
+        return run(job, output, reads=reads, **how)
+    from kheads.lab.searching import search
+
+    if how.pop("resume"):
+        raise ValueError("`at_most` looks for a size anew each time; leave out --resume.")
+    return search(job, output, reads=reads, **how)
 
 
 def data(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +109,7 @@ prune = command(_parameters(), _run, "prune", TEXT)
 
 
 def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
-    """The map of kept heads and a table of before and after."""
+    """The map of what is kept, and a table of before and after."""
     from rich.console import Group
 
     from kheads.lab import terminal
@@ -111,7 +122,8 @@ def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
         return
     table = terminal.rows_table("before and after", ("", "before", "after"), _rows(outcome))
     use = f"kheads translate {output}" if record["settings"]["task"] == "translation" else f"kheads eval {output} ..."
-    remarks = [*outcome.prepared.notes, *record["report"].get("remarks", ()), *_missing_baseline(outcome)]
+    said = [*outcome.prepared.notes, *record["report"].get("remarks", ()), *_missing_baseline(outcome)]
+    remarks = [*said, *record["report"].get("at_most", {}).get("told", ())]
     next_steps = f"Saved in {output}. Next: {use}, kheads export {output} -o FOLDER"
     shown = Group(terminal.head_map(outcome.sites, outcome.kept), table, *remarks, next_steps)
     terminal.console().print(shown)
@@ -119,15 +131,20 @@ def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
 
 def _rows(outcome: Outcome) -> list[tuple[Any, ...]]:
     from kheads.lab import terminal
+    from kheads.lab.report.budgets import budget_of
     from kheads.training.recording import FURTHER, STAGES
 
     record, metric = outcome.record, outcome.prepared.metric
     before, after, metrics = record["before"], record["after"], record["metrics"]
     rows: list[tuple[Any, ...]] = [
         ("heads", before["heads"], after["heads"]),
+        *([("neurons", f"{before['neurons']:,}", f"{after['neurons']:,}")] if "neurons" in after else []),
         ("parameters", f"{before['parameters']:,}", f"{after['parameters']:,}"),
         ("weights", f"{before['bytes'] / 1e6:.1f} MB", f"{after['bytes'] / 1e6:.1f} MB"),
     ]
+    if (asked := budget_of(record)) is not None:
+        rows.append(("asked for", "", asked.asked))
+        rows.append(("reached", "", asked.reached))
     for name in outcome.prepared.evals:
         unpruned = metrics.get("unpruned", {}).get(name, {}).get(metric)
         old = "-" if unpruned is None else terminal.metric(metric, unpruned)
@@ -139,7 +156,7 @@ def _rows(outcome: Outcome) -> list[tuple[Any, ...]]:
 
 def _missing_baseline(outcome: Outcome) -> tuple[str, ...]:
     """How to get the unpruned model beside the result, where it is not."""
-    pruned = outcome.record["after"]["heads"] < outcome.record["before"]["heads"]
+    pruned = outcome.record["after"]["parameters"] < outcome.record["before"]["parameters"]
     if "unpruned" in outcome.record["metrics"] or not outcome.prepared.evals or not pruned:
         return ()
     return ("The model was not trained before, so nothing stands under before; --baseline trains it as long.",)

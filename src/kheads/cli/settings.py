@@ -39,9 +39,15 @@ def make_job(fields: Mapping[str, Any], sets: Sequence[str] = (), config: Path |
             values[option.name] = value
     if values.get("method_options") and values.get("method") is None:
         values["method"] = _owner(values["method_options"])
-    job = Job(**{name: check(JOB[name], value, name) for name, value in values.items()})
+    job = Job(**{name: _read(JOB[name], value) for name, value in values.items()})
     check_usable(job, values)
     return job
+
+
+def _read(option: Option, value: Any) -> Any:
+    """The value of a field; a number may have come as text, because a flag takes it as in 50%."""
+    written = isinstance(value, str) and str not in option.types
+    return parse(option, value, option.name) if written else check(option, value, option.name)
 
 
 def _owner(options: Mapping[str, Any]) -> str:
@@ -57,7 +63,7 @@ def check_usable(job: Job, given: Mapping[str, Any]) -> None:
         if given.get(name, DEFAULTS[name]) != DEFAULTS[name]:
             raise ValueError(f"`{name}` does not belong to the task {label}; {_instead(instead)}.")
     data_of(job.task, job.data)
-    if job.k is not None or job.method == UNPRUNED:
+    if job.budget is not None or job.method == UNPRUNED:
         refuse_unread(job, never_read(job))
 
 

@@ -29,7 +29,7 @@ def sweep(
     dry_run: Annotated[bool, typer.Option(help="Show the runs, check that each can be built, and run none.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run every method, K and seed of a config, and keep one result file per run.
+    """Run every method, K or budget, and seed of a config, and keep one result file per run.
 
     Start it again to go on: finished runs are skipped, failed ones are tried again, and a run that was cut off goes on
     from its last checkpoint. Several sweeps may work in one folder at a time.

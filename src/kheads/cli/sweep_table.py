@@ -13,8 +13,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.live import Live
 
+from kheads.blocks.budget import Budget
 from kheads.lab import sweep as sweeps
 from kheads.lab import terminal
+from kheads.lab.jobs.job import Job
 from kheads.lab.sweep import Engine, Status, Store, Sweep
 
 
@@ -117,6 +119,14 @@ def show_plan(plan: Sweep, folder: Path, as_json: bool) -> None:
         runs = [{"id": run.id, "state": states[run.id], "job": run.job.to_dict()} for run in plan.runs]
         print(json.dumps({"results": str(folder), "runs": runs}))
         return
-    rows = [(run.id, run.job.k or "all", run.job.seed, ", ".join(run.needs), states[run.id]) for run in plan.runs]
+    rows = [(run.id, _keeps(run.job), run.job.seed, ", ".join(run.needs), states[run.id]) for run in plan.runs]
     title = f"sweep {plan.name}: {len(rows)} runs into {folder}"
-    terminal.console().print(terminal.rows_table(title, ("run", "K", "seed", "after", "state"), rows))
+    counted = all(not isinstance(run.job.budget, Budget) for run in plan.runs)
+    terminal.console().print(
+        terminal.rows_table(title, ("run", "K" if counted else "keeps", "seed", "after", "state"), rows)
+    )
+
+
+def _keeps(job: Job) -> Any:
+    """K, or the budget in words; all, where neither was given."""
+    return job.budget or "all"

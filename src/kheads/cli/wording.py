@@ -22,6 +22,10 @@ FLAGS = {
     "overwrite": "--overwrite",
     "repair": "--no-repair",
     "to": "--to",
+    "budgets": "--budgets",
+    # Amounts of a `kheads.Budget`, which the command line calls otherwise.
+    "params": "--smaller",
+    "ms": "--max-ms",
 }
 TABLES = ("method_options", "data", "constraints")  # of which --set names the fields
 PHRASES = {
@@ -40,8 +44,17 @@ def in_words_of_the_command_line(sentence: str) -> str:
     for said, better in PHRASES.items():
         sentence = sentence.replace(said, better)
     sentence = re.sub(r"columns=\{([^}]*)\}", lambda found: _columns(found[1]), sentence)
+    sentence = re.sub(r"`(params|flops)` (0\.\d+)", _share, sentence)
+    sentence = re.sub(r'`?\b(parts|unit)="(\w+)"`?', r"`--\1 \2`", sentence)
+    sentence = re.sub(r"`at=\((\d+), (\d+)\)`", r"`--at \1x\2`", sentence)
     flags = _flags()
     return re.sub(r"`([a-z_]+)`", lambda found: f"`{flags.get(found[1], found[1])}`", sentence)
+
+
+def _share(found: re.Match[str]) -> str:
+    """`params` 0.3, which is what stays, as `--smaller` 70%, which is what goes."""
+    share = float(found[2]) if found[1] == "flops" else 1 - float(found[2])
+    return f"`{found[1]}` {100 * share:.4g}%"
 
 
 def _columns(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kheads.blocks.fields import check_value, described, hints_of, members, plain
+from kheads.blocks.fields import Part, check_value, described, hints_of, members, plain
 
 Record = TypeVar("Record")
 
@@ -94,6 +94,8 @@ def parse(option: Option, text: str, where: str) -> Any:
         return None
     if str in option.types:
         return check(option, text, where)
+    if float in option.types and (percent := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)):
+        return check(option, float(percent[1]) / 100, where)
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -121,6 +123,11 @@ def build(record: type[Record], given: Mapping[str, Any], where: str) -> Record:
     known = options_of(record)
     check_names(given, known, where)
     return record(**{name: check(known[name], value, name) for name, value in given.items()})
+
+
+def is_share(option: Option) -> bool:
+    """Whether it may be a share of something."""
+    return Part in members(option.hint)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import set_seed
 
 from kheads.anatomy import discover
+from kheads.blocks.kept import Kept
 from kheads.blocks.site import total
-from kheads.lab.jobs.job import Job, refuse_unread, unread
+from kheads.lab.jobs.job import AMOUNTS, Job, refuse_unread, unread
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.running import arguments, prepare
 from kheads.lab.report.style import scale
@@ -87,8 +88,27 @@ class Point:
         return self.measured.model.grid[0].speedup if self.measured else None
 
 
+class Judged:
+    """Quality beside the unpruned model: the headline metric on the first evaluation set."""
+
+    metric: str
+    lower_is_better: bool
+    evaluation: str
+    examples: int
+    unpruned: Metrics
+
+    def quality(self, metrics: Metrics) -> float:
+        """The headline metric."""
+        return float(metrics[self.evaluation][self.metric])
+
+    def loss(self, metrics: Metrics) -> float:
+        """How much worse a model is than the unpruned one: in points, or in percent where lower is better."""
+        whole, found = self.quality(self.unpruned), self.quality(metrics)
+        return 100 * (found / whole - 1) if self.lower_is_better else scale(self.metric) * (whole - found)
+
+
 @dataclass(frozen=True)
-class Preview:
+class Preview(Judged):
     """What each K gives without training.
 
     Attributes:
@@ -121,14 +141,9 @@ class Preview:
     seconds: float
     remarks: tuple[str, ...] = ()
 
-    def quality(self, metrics: Metrics) -> float:
-        """The headline metric."""
-        return float(metrics[self.evaluation][self.metric])
-
     def worse(self, point: Point) -> float:
         """How much worse a repaired model is than the unpruned one: in points, or in percent where lower is better."""
-        whole, repaired = self.quality(self.unpruned), self.quality(point.repaired)
-        return 100 * (repaired / whole - 1) if self.lower_is_better else scale(self.metric) * (whole - repaired)
+        return self.loss(point.repaired)
 
     @property
     def limit(self) -> Ratio | None:
@@ -149,7 +164,7 @@ class Preview:
     def to_dict(self) -> dict[str, Any]:
         """Plain data. `worse` is in points, or in percent where lower is better."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        limit = {"parameters": self.least, "speedup": _plain(self.limit)}
+        limit = {"parameters": self.least, "speedup": plain_ratio(self.limit)}
         points = [
             {
                 "k": point.k,
@@ -157,7 +172,7 @@ class Preview:
                 "cut": point.cut,
                 "repaired": point.repaired,
                 "worse": self.worse(point),
-                "speedup": _plain(point.speedup),
+                "speedup": plain_ratio(point.speedup),
             }
             for point in self.points
         ]
@@ -169,18 +184,23 @@ def grid(heads: int) -> list[int]:
     return sorted({max(1, round(share * heads)) for share in SHARES} - {heads}, reverse=True)
 
 
-def ready(job: Job) -> tuple[Job, Prepared]:
-    """Loads the data and the model of a job, and settles the job; refuses what cannot be previewed."""
+def ready(job: Job, who: str = "A preview") -> tuple[Job, Prepared]:
+    """Loads the data and the model of a job, and settles the job; refuses what cannot be previewed.
+
+    Args:
+        job: the model, its data, the method.
+        who: what needs them, for the errors.
+    """
     job = _settled(job)
     set_seed(job.seed)
     prepared = prepare(job)
     if not prepared.able:
         raise ValueError(
-            f"A preview needs a model that can do the task already, and {job.model} has to be trained for it first; "
+            f"{who} needs a model that can do the task already, and {job.model} has to be trained for it first; "
             f"`kheads prune {job.model} -k K` trains and prunes it in one run."
         )
     if not prepared.train or not prepared.evals:
-        raise ValueError("A preview needs data to score heads with and to evaluate on; give `train` and `eval`.")
+        raise ValueError(f"{who} needs data to score heads with and to evaluate on; give `train` and `eval`.")
     return job, prepared
 
 
@@ -196,15 +216,14 @@ def preview(job: Job, prepared: Prepared, asked: Request, tell: Tell) -> Preview
     begin = time.monotonic()
     sites = discover(prepared.model, job.unit)
     ks = _checked(asked.ks or grid(total(sites)), total(sites))
-    batch = _batch(prepared, asked.at) if asked.timed else None
+    batch = batch_at(prepared, asked.at) if asked.timed else None
     with tempfile.TemporaryDirectory(prefix="kheads-", ignore_cleanup_errors=True) as folder:
-        bench = _bench(job, prepared, folder)
-        run = Run(bench, before={}, method=job.chosen(), original=bench.model)
-        run.goal = Goal(ks[-1], sites, unit=job.unit)  # scores that lead to the fewest heads serve every K
+        run = opened(job, prepared, folder)
+        bench = run.bench
         tell("measuring the unpruned model", 0, len(ks))
         unpruned = bench.evaluate()[0]
         tell("scoring heads", 0, len(ks))
-        run.estimate()
+        score(run, Goal(ks[-1], sites, unit=job.unit))  # scores that lead to the fewest heads serve every K
         points = [_point(run, k, batch, _at(tell, done, len(ks))) for done, k in enumerate(ks)]
     evaluation, rows = next(iter(prepared.evals.items()))
     return Preview(
@@ -226,16 +245,42 @@ def preview(job: Job, prepared: Prepared, asked: Request, tell: Tell) -> Preview
 
 def _point(run: Run, k: int, batch: Mapping[str, Tensor] | None, tell: Callable[[str], None]) -> Point:
     """Cuts, repairs and measures a copy of the model."""
-    bench, goal = run.bench, replace(run.goal, k=k)
-    tell(f"K = {k}: cutting")
-    bench.model = copy.deepcopy(run.original)
-    remove(bench.model, goal.kept(run.scores), goal.unit)
-    run.metrics["pruned"] = bench.evaluate()[0]
-    tell(f"K = {k}: repairing")
-    run.repair()
+    kept = replace(run.goal, budget=k).kept(run.scores)
+    cut, repaired = cut_and_repaired(run, kept, lambda text: tell(f"K = {k}: {text}"))
     tell(f"K = {k}: taking times")
-    measured = None if batch is None else measure(bench.model, batch, run.original, repeats=ROUNDS)
-    return Point(k, size(bench.model)["parameters"], run.metrics["cut"], run.metrics["repaired"], measured)
+    model = run.bench.model
+    measured = None if batch is None else measure(model, batch, run.original, repeats=ROUNDS)
+    return Point(k, size(model)["parameters"], cut, repaired, measured)
+
+
+def opened(job: Job, prepared: Prepared, folder: str) -> Run:
+    """A run on the model as it is, on which blocks can be scored, and copies cut and repaired.
+
+    Args:
+        job: what `ready` settled.
+        prepared: what it loaded.
+        folder: a temporary one.
+    """
+    bench = _bench(job, prepared, folder)
+    return Run(bench, before={}, method=job.chosen(), original=bench.model)
+
+
+def score(run: Run, goal: Goal) -> None:
+    """Scores the blocks of the model as it is."""
+    run.bench.model, run.goal = run.original, goal
+    run.estimate()
+
+
+def cut_and_repaired(run: Run, kept: Kept, tell: Callable[[str], None]) -> tuple[Metrics, Metrics]:
+    """Cuts a copy of the model to these blocks and repairs it: its metrics after each; the copy is on the bench."""
+    bench = run.bench
+    tell("cutting")
+    bench.model = copy.deepcopy(run.original)
+    remove(bench.model, kept, run.goal.unit)
+    run.metrics["pruned"] = bench.evaluate()[0]
+    tell("repairing")
+    run.repair()
+    return run.metrics["cut"], run.metrics["repaired"]
 
 
 def _at(tell: Tell, done: int, of: int) -> Callable[[str], None]:
@@ -245,8 +290,10 @@ def _at(tell: Tell, done: int, of: int) -> Callable[[str], None]:
 def _settled(job: Job) -> Job:
     """The job on a trained model, if it asks for no more than a preview can do."""
     refuse_unread(job, UNREAD)
-    if job.k is not None:
-        raise ValueError("Name the K of a preview with -k, as often as you like, and not with --set.")
+    if (named := next((name for name in AMOUNTS if getattr(job, name) is not None), None)) is not None:
+        if named == "k":
+            raise ValueError("Name the K of a preview with -k, as often as you like, and not with --set.")
+        raise ValueError(f"`{named}` has no effect here: a preview is of several budgets; leave it out.")
     if job.constraints:
         raise ValueError(f"`{min(job.constraints)}` has no effect here: a preview goes by K alone; leave it out.")
     job = replace(job, k=1, trained=True)  # any K: the method is the same for all
@@ -273,15 +320,16 @@ def _checked(ks: Sequence[int], heads: int) -> list[int]:
     return sorted(set(ks), reverse=True)
 
 
-def _batch(prepared: Prepared, at: tuple[int, int] | None) -> dict[str, Tensor]:
-    rows, length = at or (ROWS, _usual_length(prepared))
+def batch_at(prepared: Prepared, at: tuple[int, int] | None) -> dict[str, Tensor]:
+    """Made-up inputs of so many examples and tokens; by default 8 of the usual length in the data."""
+    rows, length = at or (ROWS, usual_length(prepared))
     most = processors.positions_of(prepared.model)
     if most is not None and length > most:
         raise ValueError(f"`--at` must name at most {most} tokens, the model's positions; got {length}.")
     return probe_inputs(prepared.model, rows, length)
 
 
-def _usual_length(prepared: Prepared) -> int:
+def usual_length(prepared: Prepared) -> int:
     """The median number of tokens in the first evaluation set; 1 where inputs are not tokens."""
     rows = next(iter(prepared.evals.values()))
     names = getattr(rows, "column_names", ())
@@ -307,5 +355,6 @@ def _bench(job: Job, prepared: Prepared, folder: str) -> Bench:
     )
 
 
-def _plain(ratio: Ratio | None) -> dict[str, float] | None:
+def plain_ratio(ratio: Ratio | None) -> dict[str, float] | None:
+    """A ratio with its interval as plain data."""
     return None if ratio is None else dataclasses.asdict(ratio)

@@ -13,11 +13,23 @@ NUMBER = (int, float)
 NUMBER_OR_NONE = (int, float, type(None))
 WHOLE_OR_NONE = (int, type(None))
 TYPES = {int: "a whole number", float: "a number", str: "text", dict: "a table", type(None): "null"}
-MODEL = {"heads": int, "parameters": NUMBER, "sites?": [{"name": str, "kind": str, "count": int}]}
+MODEL = {
+    "heads": int,
+    "neurons?": int,
+    "parameters": NUMBER,
+    "sites?": [{"name": str, "kind": str, "count": int}],
+}
 
 MEASURED = tuple(f"{name}?" for name in ("ms", "speedup", "shrinkage", "parameters", "limit", "low", "high"))
 METRICS = {EACH: {EACH: {EACH: (int, float, str, type(None))}}}
-SETTINGS = {"k?": WHOLE_OR_NONE, "seed?": int, "method?": str, "method_options?": dict}
+AMOUNTS = dict.fromkeys(("speedup?", "smaller?", "flops?", "max_ms?"), NUMBER_OR_NONE)
+SETTINGS = {"k?": WHOLE_OR_NONE, **AMOUNTS, "seed?": int, "method?": str, "method_options?": dict}
+# What was asked for and what the smaller model was found to have; of a time with its interval.
+BUDGET = {
+    "asked?": dict,
+    "reached?": {"value": NUMBER, "low?": NUMBER_OR_NONE, "high?": NUMBER_OR_NONE},
+    "speedup?": (dict, type(None)),
+}
 # What the sweep itself says of a run.
 RUN = {
     "state?": str,
@@ -39,7 +51,12 @@ RECORD: Shape = {
     "scores?": [NUMBER_OR_NONE],
     "history?": {EACH: [dict]},
     "look?": {"key": str, "label": str, "rank": NUMBER},
-    "report?": {"seconds?": {EACH: NUMBER}, "method?": dict, "extra_gradients?": NUMBER_OR_NONE},
+    "report?": {
+        "seconds?": {EACH: NUMBER},
+        "method?": dict,
+        "extra_gradients?": NUMBER_OR_NONE,
+        "budget?": BUDGET,
+    },
     "versions?": {EACH: str},
     "machine?": dict,
     "run?": RUN,

@@ -1,4 +1,4 @@
-"""What people see in the terminal: the map of heads, and tables."""
+"""What people see in the terminal: the map of heads and neurons, and tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from kheads.blocks.kept import Kept
-from kheads.blocks.site import KINDS, Site
+from kheads.blocks.site import ATTENTIONS, Site, noun, part
 
 EVERY = 10.0  # seconds between lines where there is no terminal
 OPEN, CLOSED = "●", "·"
-KIND_STYLE = {"encoder": "cyan", "decoder": "magenta", "cross": "yellow"}
+FULL, BAR = "█", 12  # of the bar that stands for thousands of neurons
+UNITS = {"group": " (a head is a key-value group)", "query": " (query heads)"}
+KIND_STYLE = {"encoder": "cyan", "decoder": "magenta", "cross": "yellow", "ffn": "green"}
 
 
 def head_map(
@@ -27,51 +29,68 @@ def head_map(
     totals: Mapping[str, int] | None = None,
     named: bool = False,
 ) -> RenderableType:
-    """Draws sites x heads, one row per site, with a dot for every head: full if it stays.
+    """Draws one row per site: a dot for every head, full if it stays, or a bar of the share of neurons that stay.
 
     Args:
         sites: the rows.
-        kept: the heads that stay; None means all that the sites have.
-        totals: heads of the unpruned model by site, where some are gone already.
+        kept: the blocks that stay; None means all that the sites have.
+        totals: blocks of the unpruned model by site, where some are gone already.
         named: give every site a line with its name, also where kinds could stand side by side.
     """
     chosen = kept.to_dict() if kept is not None else {site.name: list(range(site.count)) for site in sites}
     rows = []
     for site in sites:
         total = (totals or {}).get(site.name, site.count)
-        heads = set(chosen.get(site.name, []))
-        dots = "".join(OPEN if head in heads else CLOSED for head in range(total))
-        rows.append(_Row(site, Text(dots, style=KIND_STYLE.get(site.kind, "")), len(heads), total))
-    beside = any(site.kind == "cross" for site in sites) and not named
+        blocks = set(chosen.get(site.name, []))
+        drawn = _bar(len(blocks), total) if part(site) == "ffn" else _dots(blocks, total)
+        rows.append(_Row(site, Text(drawn, style=KIND_STYLE.get(site.kind, "")), len(blocks), total))
+    # The feed-forwards of encoder and decoder are one kind, and have no layer of their own to stand beside.
+    beside = any(site.kind == "cross" for site in sites) and not named and all(part(site) == "heads" for site in sites)
     table = _side_by_side(rows) if beside else _one_below_the_other(rows)
-    count, total = sum(row.kept for row in rows), sum(row.total for row in rows)
-    unit = {"group": " (a head is a key-value group)", "query": " (query heads)"}.get(
-        sites[0].unit if sites else "", ""
-    )
-    return Group(table, Text(f"{count} of {total} heads{unit}", style="bold"))
+    return Group(table, Text(", ".join(_counts(rows)), style="bold"))
 
 
 class _Row(NamedTuple):
     site: Site
-    dots: Text
+    drawn: Text
     kept: int
     total: int
+
+
+def _dots(heads: set[int], total: int) -> str:
+    return "".join(OPEN if head in heads else CLOSED for head in range(total))
+
+
+def _bar(kept: int, total: int) -> str:
+    """The share that stays; only where all or none stay is the bar full or empty."""
+    full = round(BAR * kept / max(total, 1))
+    full = min(max(full, int(kept > 0)), BAR - int(kept < total))
+    return FULL * full + CLOSED * (BAR - full)
+
+
+def _counts(rows: Sequence[_Row]) -> Iterator[str]:
+    """Such as: 12 of 72 heads; 3,120 of 9,216 neurons."""
+    for name, what in {"heads": "heads", "ffn": "neurons"}.items():
+        found = [row for row in rows if part(row.site) == name]
+        if found or (name == "heads" and not rows):
+            kept, total = sum(row.kept for row in found), sum(row.total for row in found)
+            yield f"{kept:,} of {total:,} {what}{UNITS.get(found[0].site.unit, '') if found else ''}"
 
 
 def _one_below_the_other(rows: Sequence[_Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("site", overflow="fold")  # whole, because --protect takes it
-    for title in ("kind", "heads"):
+    for title in ("kind", noun(row.site for row in rows)):
         table.add_column(title, no_wrap=True)
     table.add_column("kept", justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row.site.name, row.site.kind, row.dots, f"{row.kept}/{row.total}")
+        table.add_row(row.site.name, row.site.kind, row.drawn, f"{row.kept:,}/{row.total:,}")
     return table
 
 
 def _side_by_side(rows: Sequence[_Row]) -> Table:
     """One line per layer, and the kinds of an encoder-decoder beside each other."""
-    kinds = {kind: [row for row in rows if row.site.kind == kind] for kind in KINDS}
+    kinds = {kind: [row for row in rows if row.site.kind == kind] for kind in ATTENTIONS}
     kinds = {kind: found for kind, found in kinds.items() if found}
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold", show_footer=True)
     table.add_column("layer", footer="all", justify="right")
@@ -83,7 +102,7 @@ def _side_by_side(rows: Sequence[_Row]) -> Table:
         cells: list[Any] = [str(layer)]
         for found in kinds.values():
             row = found[layer] if layer < len(found) else None
-            cells += [row.dots, f"{row.kept}/{row.total}"] if row else ["", ""]
+            cells += [row.drawn, f"{row.kept}/{row.total}"] if row else ["", ""]
         table.add_row(*cells)
     return table
 

@@ -2,7 +2,7 @@
 
 Times are only ever compared within one run: all models take turns, after a warm-up, in an order that alternates, with a
 fixed number of threads and the device synchronised. What counts is the median of the ratios of neighbours, with a
-bootstrap interval. The limit stands beside it: the same model with no attention heads at all.
+bootstrap interval. The limits stand beside it: the same model with no attention heads, and with no neurons either.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from kheads.anatomy import UnsupportedModelError, locate
 from kheads.blocks.fields import Count, Whole, check_value
 from kheads.blocks.kept import Kept
 from kheads.measuring.live_memory import LiveMemory, tensor_bytes
@@ -94,24 +95,27 @@ class Measurement:
         no_attention: the cost of the same model without any heads, compared with `against`, or with the model itself
             without one. No choice of heads can be faster.
         settings: rounds, warm-up, threads, device, new tokens.
+        no_blocks: like `no_attention`, without any neuron either; None where the feed-forwards are not known. No choice
+            of heads and neurons can be faster.
     """
 
     model: Cost
     against: Cost | None
     no_attention: Cost
     settings: dict[str, Any]
+    no_blocks: Cost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, flat: `{"parameters", "bytes", "flops", "peak_memory", "grid", "generation"}` of the model.
 
         `grid` is a list of `{"batch", "length", "ms", "against_ms", "ratio", "low", "high", "tokens_per_second"}` and
-        `generation` one such entry or None. `against` and `no_attention` hold the same of the other two models, and
-        `settings` how it was measured. Ratios are how many times as fast as `against`; without it they are None, and
-        those of `no_attention` are relative to the model.
+        `generation` one such entry or None. `against`, `no_attention` and `no_blocks` hold the same of the other
+        models, or None, and `settings` how it was measured. Ratios are how many times as fast as `against`; without it
+        they are None, and those of `no_attention` and `no_blocks` are relative to the model.
         """
-        against = self.against.to_dict() if self.against else None
-        others = {"against": against, "no_attention": self.no_attention.to_dict(), "settings": self.settings}
-        return {**self.model.to_dict(), **others}
+        others = {name: getattr(self, name) for name in ("against", "no_attention", "no_blocks")}
+        plain = {name: cost.to_dict() if cost else None for name, cost in others.items()}
+        return {**self.model.to_dict(), **plain, "settings": self.settings}
 
 
 def measure(
@@ -123,7 +127,7 @@ def measure(
     threads: int | None = None,
     new_tokens: int = 0,
 ) -> Measurement:
-    """Measures what a model costs, next to another one and to itself without heads.
+    """Measures what a model costs, next to another one, to itself without heads, and without heads and neurons.
 
     Args:
         model: a supported model, pruned or not; it is left as it was.
@@ -141,19 +145,43 @@ def measure(
     check_value(Whole, new_tokens, "new_tokens")
     device = _device(model, against)
     models = {"model": model, "no_attention": without_heads(model)}
+    if known_parts(model) == "all":
+        models["no_blocks"] = without_blocks(model)
     if against is not None:
         models["against"] = against
     grid = [{name: value.to(device) for name, value in batch.items()} for batch in grid]
     threads = threads or torch.get_num_threads()
-    with _ready(models.values(), threads):
+    with ready(models.values(), threads):
         costs = _measured(models, grid, repeats, new_tokens)
-    settings = {"repeats": repeats, "warmup": WARMUP, "threads": threads, "new_tokens": new_tokens}
-    return Measurement(costs["model"], costs.get("against"), costs["no_attention"], {**settings, "device": str(device)})
+    settings: dict[str, Any] = {"repeats": repeats, "warmup": WARMUP, "threads": threads, "new_tokens": new_tokens}
+    settings["device"] = str(device)
+    return Measurement(
+        costs["model"], costs.get("against"), costs["no_attention"], settings, no_blocks=costs.get("no_blocks")
+    )
 
 
 def without_heads(model: nn.Module) -> nn.Module:
     """The same model with every head removed; it shares all other weights."""
     return remove(shared_copy(model), Kept.from_dict({}))
+
+
+def without_blocks(model: nn.Module) -> nn.Module:
+    """The same model with every head and every neuron removed; it shares all other weights."""
+    return cut_copy(model, Kept(tuple((found.site.name, ()) for found in locate(model, parts="all"))))
+
+
+def cut_copy(model: nn.Module, kept: Kept) -> nn.Module:
+    """A copy with no other blocks than these; it shares all other weights."""
+    return remove(shared_copy(model), kept)
+
+
+def known_parts(model: nn.Module) -> str:
+    """Which parts of a model kheads knows, as `discover` names them: "all", or "heads" where neurons are refused."""
+    try:
+        locate(model, parts="all")
+    except UnsupportedModelError:
+        return "heads"
+    return "all"
 
 
 def shared_copy(model: nn.Module) -> nn.Module:
@@ -173,7 +201,7 @@ def size(model: nn.Module) -> dict[str, int]:
 
 def flops(model: nn.Module, batch: Batch) -> int:
     """Floating-point operations of one forward pass, under eager attention: torch does not see them in other ones."""
-    with torch.inference_mode(), _eager(model), FlopCounterMode(display=False) as counter:
+    with counting(model) as counter:
         model(**batch)
     return int(counter.get_total_flops())
 
@@ -276,7 +304,7 @@ def _device(model: nn.Module, against: nn.Module | None) -> torch.device:
 
 
 @contextmanager
-def _ready(models: Any, threads: int) -> Iterator[None]:
+def ready(models: Any, threads: int) -> Iterator[None]:
     """Eval mode and a fixed number of threads, both undone afterwards."""
     training = [(model, model.training) for model in models]
     before = torch.get_num_threads()
@@ -289,6 +317,26 @@ def _ready(models: Any, threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
         for model, mode in training:
             model.train(mode)
+
+
+@contextmanager
+def counting(model: nn.Module) -> Iterator[FlopCounterMode]:
+    """Counts the FLOPs of forward passes, without gradients and under eager attention."""
+    with _frozen(model), torch.inference_mode(), _eager(model), FlopCounterMode(display=False) as counter:
+        yield counter
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter asks for gradients: torch's counter looks for the graph of one that is handed to a module."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 @contextmanager

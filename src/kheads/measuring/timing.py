@@ -34,18 +34,24 @@ class Ratio:
         return f"{self.ratio:.2f}x ({self.low:.2f} to {self.high:.2f}{note})"
 
 
-def interleaved(calls: Sequence[Callable[[], Any]], repeats: int, device: torch.device, warmup: int = WARMUP) -> Tensor:
+def interleaved(
+    calls: Sequence[Callable[[], Any]],
+    repeats: int,
+    device: torch.device,
+    warmup: int = WARMUP,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Tensor:
     """Seconds of every call in every round, (calls, rounds); every second round goes through them backwards."""
     times = torch.zeros(len(calls), repeats, dtype=torch.float64)
     for number in range(-warmup, repeats):
         order = range(len(calls)) if number % 2 else range(len(calls) - 1, -1, -1)
         for index in order:
             _synchronise(device)
-            begin = time.perf_counter()
+            begin = clock()
             calls[index]()
             _synchronise(device)
             if number >= 0:
-                times[index, number] = time.perf_counter() - begin
+                times[index, number] = clock() - begin
     return times
 
 

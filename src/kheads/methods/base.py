@@ -10,52 +10,114 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
+from kheads.blocks.costs import Costs
 from kheads.blocks.fields import OneOf, Steps, check_fields
 from kheads.blocks.kept import Kept
 from kheads.blocks.selection import pools, select
-from kheads.blocks.site import Site, total
+from kheads.blocks.site import Site, part, parts_of, spans, total
 from kheads.methods.look import Look
 from kheads.methods.phases import Cut, Estimate, LearnGates, Outline, Phase, Repair, Search, Train
 
 Options = Mapping[str, Any]
 Schedule = Annotated[str, OneOf(("linear", "constant"))]
 NONE: Mapping[str, Options] = MappingProxyType({})
+HEADS_OF_A_SITE = 12  # a usual number, where a site has none
 PLAIN = Outline()  # a model that is not trained, gates and model together
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a selection is for: how many blocks, of which sites, under which constraints."""
+    """What a selection is for: how much may stay, of which sites, under which constraints.
 
-    k: int
-    sites: tuple[Site, ...]
+    Attributes:
+        budget: how many blocks, or a budget in parameters, FLOPs or time.
+        sites: the sites.
+        constraints: further demands on the selection.
+        unit: what counts as a head where query heads share keys and values.
+        costs: what blocks cost in the currency of the budget; None where blocks are counted.
+    """
+
+    budget: int | Budget
+    sites: Sequence[Site]
     constraints: Constraints | None = None
     unit: str = "group"
+    costs: Costs | None = None
+
+    @property
+    def k(self) -> int:
+        """How many blocks stay, where the budget is a number of blocks."""
+        if isinstance(self.budget, Budget):
+            raise ValueError(
+                f"This run keeps {self.budget} and not a number of heads; a method for it goes by `goal.prices`, what "
+                "each block costs, and `goal.limit`, what those that stay may cost."
+            )
+        return self.budget
 
     @property
     def total(self) -> int:
         """The number of blocks there are, N."""
         return total(self.sites)
 
+    @property
+    def parts(self) -> str:
+        """Which parts of the model the blocks are of: "heads", "ffn" or "all"."""
+        return parts_of(self.sites)
+
+    @cached_property
+    def prices(self) -> Tensor:
+        """What each block costs, (N,) float64: 1 where blocks are counted."""
+        return torch.ones(self.total, dtype=torch.float64) if self.costs is None else self.costs.each
+
+    @cached_property
+    def whole(self) -> float:
+        """What all blocks cost together; N where blocks are counted."""
+        return float(self.prices.sum())
+
+    @cached_property
+    def limit(self) -> float:
+        """What the blocks that stay may cost together; K where blocks are counted."""
+        if self.costs is None:
+            return self.k
+        assert isinstance(self.budget, Budget), "costs belong to a budget"
+        return self.budget.limit(self.costs.whole) - self.costs.outside
+
+    @property
+    def price_of_a_head(self) -> float:
+        """What a head costs on average: 1 where blocks are counted, a twelfth of a site where there are no heads."""
+        of_heads = [self.prices[place] for site, place in spans(self.sites) if part(site) == "heads" and site.count]
+        if of_heads:
+            return float(torch.cat(of_heads).mean())
+        return self.whole / sum(site.count > 0 for site in self.sites) / HEADS_OF_A_SITE
+
+    def eased(self, limit: float, constraints: Constraints | None) -> Goal:
+        """The same goal on the way there, with more blocks and other constraints."""
+        if self.costs is None:
+            return Goal(int(limit), self.sites, constraints, self.unit)
+        amount = limit + self.costs.outside
+        exact: dict[str, Any] = {self.costs.currency: amount if self.costs.currency == "ms" else int(amount)}
+        return replace(self, budget=Budget(**exact), constraints=constraints)
+
     def kept(self, scores: Tensor) -> Kept:
-        """The K blocks of highest score."""
-        return select(scores, self.k, self.sites, self.constraints)
+        """The blocks of highest score that fit."""
+        return select(scores, self.budget, self.sites, self.constraints, costs=self.costs)
 
     def mask(self, scores: Tensor) -> Tensor:
-        """Ones for the K blocks of highest score, zeros for the others, (N,)."""
+        """Ones for the blocks of highest score that fit, zeros for the others, (N,)."""
         return self.kept(scores).mask(self.sites, device=scores.device)
 
-    def pools(self, scores: Tensor) -> list[tuple[list[int], int]]:
-        """Blocks that compete with each other, and how many of them stay: all blocks and K, but for constraints."""
-        return pools(scores, self.k, self.sites, self.constraints)
+    def pools(self, scores: Tensor) -> list[tuple[list[int], float]]:
+        """Blocks that compete with each other, and what those of them that stay cost: one pool, but for constraints."""
+        return pools(scores, self.budget, self.sites, self.constraints, self.costs)
 
 
 @dataclass(frozen=True)
@@ -150,6 +212,10 @@ class Method(ABC):
     def phases(self, outline: Outline) -> tuple[Phase, ...]:
         """The parts of a run, in order."""
 
+    def check(self, goal: Goal) -> None:
+        """Raises if the method cannot work towards this goal; asked before anything is trained."""
+        return
+
     def serves_every_k(self, constrained: bool, evaluated: bool) -> bool:
         """Whether what one run finds is right for every K that it is asked for, so that a sweep runs it once.
 
@@ -211,8 +277,8 @@ class Learned(Method):
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """The (N,) gate values of a training step, differentiable in `w`."""
 
-    def penalty(self, w: Tensor) -> Tensor | None:
-        """What the method adds to the loss, if anything."""
+    def penalty(self, w: Tensor, goal: Goal | None = None) -> Tensor | None:
+        """What the method adds to the loss, if anything; the goal is given where blocks cost more than 1."""
         return None
 
     def status(self, goal: Goal, moment: Moment) -> dict[str, float]:
@@ -255,8 +321,8 @@ class Estimated(Method):
         """Train, score, cut, repair."""
         return (Train(), Estimate(), Cut(), Repair())
 
-    def passes(self, blocks: int, k: int) -> int:
-        """How often it computes the gradient of every example, to keep `k` of so many blocks."""
+    def passes(self, goal: Goal) -> int:
+        """How often it computes the gradient of every example, to reach this goal."""
         return 0
 
 

@@ -14,7 +14,7 @@ from kheads.blocks.fields import NotNegative, OneOf, Positive, Share, Steps
 from kheads.methods.base import Goal, Learned, Moment, Options, Schedule, as_steps
 from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, LearnGates, Outline, Phase, Repair, Train
-from kheads.subset import anneal, gumbel, soft_top_k
+from kheads.subset import anneal, gumbel, soft_knapsack, soft_top_k
 
 # The paper: tau cools down in 25,000 of about 36,800 steps (Table 2; 3 epochs of MNLI at batch 32).
 PAPER_COOLDOWN = 0.68
@@ -143,6 +143,14 @@ class DSP(Learned):
             return super().phases(outline)
         return (LearnGates(steps=self.choice), Cut(), Repair(), Train(stage="pruned", name="adapt", rate=GENTLE))
 
+    def check(self, goal: Goal) -> None:
+        """The paper's recursion counts heads; where blocks have prices, the soft knapsack stands in for "threshold"."""
+        if goal.costs is not None and self.relaxation != "threshold":
+            raise ValueError(
+                f'{goal.budget} needs relaxation="threshold", because the recursion of the paper counts heads; the '
+                'preset "short" has it.'
+            )
+
     def gates(self, w: Tensor, goal: Goal, moment: Moment) -> Tensor:
         """Eqs. 10-19: perturb the weights and relax the top-K, at the moment's temperature and budget.
 
@@ -151,30 +159,39 @@ class DSP(Learned):
         """
         paced = self.paced(goal)
         budget = paced.budget(goal, moment)
-        if budget == goal.total:
+        if budget == goal.whole:
             return torch.ones_like(w)
-        if paced.budget_cooldown and budget == goal.k:
+        if paced.budget_cooldown and budget == goal.limit:
             return goal.mask(w)
         logits = w + paced._noise_scale(moment) * gumbel(len(w), moment.generator()).to(w.device)
         return torch.hardshrink(self._relaxed(logits, goal, budget, paced.temperature(moment)), SILENT)
 
     def paced(self, goal: Goal) -> DSP:
         """The method with the schedule that suits how many heads are kept."""
-        early = goal.k < self.few * goal.total
+        early = goal.limit < self.few * goal.whole
         return dataclasses.replace(self, **EARLY) if early else self
 
     def _relaxed(self, logits: Tensor, goal: Goal, budget: float, tau: float) -> Tensor:
         """The soft top-K, of every pool where constraints split the heads; protected heads are open."""
         if goal.constraints is None:
-            return soft_top_k(logits, budget, tau, self.relaxation)
+            return self._relaxed_pool(logits, goal, None, budget, tau)
         gates = torch.ones_like(logits)
-        to_go = (budget - goal.k) / (goal.total - goal.k)  # of the way from H to K, which every pool goes in step
-        for heads, count in goal.pools(logits):
-            part = count + (len(heads) - count) * to_go if to_go else count
-            if part < len(heads):
-                index = torch.tensor(heads, device=logits.device)
-                gates = gates.index_copy(0, index, soft_top_k(logits[index], part, tau, self.relaxation))
+        to_go = (budget - goal.limit) / (goal.whole - goal.limit)  # of the way, which every pool goes in step
+        for blocks, staying in goal.pools(logits):
+            index = torch.tensor(blocks, device=logits.device)
+            most = float(goal.prices[blocks].sum())
+            within = staying + (most - staying) * to_go if to_go else staying
+            if within < most:
+                gates = gates.index_copy(0, index, self._relaxed_pool(logits[index], goal, blocks, within, tau))
         return gates
+
+    def _relaxed_pool(self, logits: Tensor, goal: Goal, pool: list[int] | None, budget: float, tau: float) -> Tensor:
+        """The soft top-K where blocks are counted, and the soft knapsack where they have prices."""
+        if goal.costs is not None:
+            prices = goal.prices if pool is None else goal.prices[pool]
+            return soft_knapsack(logits, prices.to(logits), budget, tau)
+        whole = budget == int(budget) and self.relaxation == "successive"
+        return soft_top_k(logits, int(budget) if whole else budget, tau, self.relaxation)
 
     def temperature(self, moment: Moment) -> float:
         """Eq. 24, from the end of the warm-up on."""
@@ -184,15 +201,15 @@ class DSP(Learned):
         return anneal(max(moment.step - waited, 0), self.tau_start, self.tau_end, as_steps(self.cooldown, moment.total))
 
     def budget(self, goal: Goal, moment: Moment) -> float:
-        """What the gates sum to: H during the warm-up, then a cubic down to K, or K at once."""
+        """What the gates, times their prices, sum to: all during the warm-up, then a cubic down to K, or K at once."""
         waited = as_steps(self.warmup, moment.total)
         if moment.step < waited:
-            return goal.total
+            return goal.whole
         length = as_steps(self.budget_cooldown, moment.total)
         if moment.step - waited >= length:
-            return goal.k
+            return goal.limit
         left = 1 - (moment.step - waited) / length
-        return goal.k + (goal.total - goal.k) * left**3
+        return goal.limit + (goal.whole - goal.limit) * left**3
 
     def status(self, goal: Goal, moment: Moment) -> dict[str, float]:
         """Temperature and budget."""

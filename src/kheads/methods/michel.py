@@ -27,7 +27,8 @@ class Michel(Estimated):
     round takes the remainder. A head's final score is the round it survived to, then its rank there.
 
     Attributes:
-        per_round: How many heads a round removes; the paper takes 12 of 144 for BERT and 4 of 72 for translation.
+        per_round: How many heads a round removes; the paper takes 12 of 144 for BERT and 4 of 72 for translation. With
+            a budget that is not in heads, a round removes what costs as much.
         normalised: Divide scores by their norm within each site; off in the paper's equation.
     """
 
@@ -47,34 +48,36 @@ class Michel(Estimated):
         """
         return not constrained
 
-    def passes(self, blocks: int, k: int) -> int:
+    def passes(self, goal: Goal) -> int:
         """One for all heads, and one after every round."""
-        return math.ceil((blocks - k) / self.per_round) + 1
+        return math.ceil((goal.whole - goal.limit) / self._step(goal) - 1e-9) + 1
+
+    def _step(self, goal: Goal) -> float:
+        """What the blocks that a round removes cost: as much as so many heads."""
+        return self.per_round * goal.price_of_a_head
 
     def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
         """Runs the rounds. The order is total, so the same scores also give every larger K on the way."""
         mask = torch.ones(goal.total, dtype=torch.float64)
         scores = torch.zeros(goal.total, dtype=torch.float64)
-        rounds = 0
+        rounds, of = 0, self.passes(goal)
         while True:
-            of = self.passes(goal.total, goal.k)
             importance = self._importance(model, goal, mask, evidence, f"round {rounds + 1} of {of}")
             # Ranks below one: they order the heads inside a round and never lift one over the next round.
             order = importance.argsort(stable=True).argsort().double() / (goal.total + 1)
             scores = torch.where(mask.bool(), rounds + order, scores)
-            left = int(mask.sum())
-            if left <= goal.k:
-                return scores
-            mask = self._survivors(scores, max(goal.k, left - self.per_round), goal)
             rounds += 1
+            if rounds == of:
+                return scores
+            mask = self._survivors(scores, max(goal.limit, goal.whole - rounds * self._step(goal)), goal)
 
-    def _survivors(self, scores: Tensor, count: int, goal: Goal) -> Tensor:
+    def _survivors(self, scores: Tensor, limit: float, goal: Goal) -> Tensor:
         """The heads that a round leaves: those that would stay if it were the last one, and the best of the others.
 
         So the heads that are left can always meet the constraints, and no round has to take a removed one back.
         """
         last = Constraints(protected=goal.kept(scores).to_dict())
-        return Goal(count, goal.sites, last).mask(scores)
+        return goal.eased(limit, last).mask(scores)
 
     def _importance(
         self,
@@ -85,7 +88,7 @@ class Michel(Estimated):
         label: str,
     ) -> Tensor:
         scores = gradient_scores(model, goal, mask, evidence.batches(label), evidence.loss)
-        return per_site_norm(scores, goal) if self.normalised else scores
+        return (per_site_norm(scores, goal) if self.normalised else scores) / goal.prices
 
 
 def gradient_scores(
@@ -119,7 +122,7 @@ def _example_gradients(
     size = len(next(value for value in batch.values() if isinstance(value, Tensor)))
     device = next(model.parameters()).device
     values = mask.float().to(device).expand(size, -1).clone().requires_grad_()
-    with torch.enable_grad(), gated(model, values, goal.unit):
+    with torch.enable_grad(), gated(model, values, goal.unit, goal.parts):
         mean, counts = loss(model, batch)
     (gradient,) = torch.autograd.grad(mean, values)
     return gradient * (counts.sum() / counts.clamp(min=1)).unsqueeze(-1).to(gradient.device)

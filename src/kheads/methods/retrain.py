@@ -43,12 +43,12 @@ class Retrain(Estimated):
         """What comes before the cut never hears of K."""
         return True
 
-    def passes(self, blocks: int, k: int) -> int:
+    def passes(self, goal: Goal) -> int:
         """One, with all heads open."""
         return 1
 
     def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
-        """One pass over the examples with all heads open; K has no part in it."""
+        """One pass over the examples with all heads open; K has no part in it. Scores are for what a block costs."""
         everything = torch.ones(goal.total, dtype=torch.float64)
         scores = gradient_scores(model, goal, everything, evidence.batches("scoring heads"), evidence.loss)
-        return per_site_norm(scores, goal) if self.normalised else scores
+        return (per_site_norm(scores, goal) if self.normalised else scores) / goal.prices

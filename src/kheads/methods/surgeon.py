@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,6 +18,11 @@ from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
 from kheads.surgery.repair.tokens import counted
 
+TURNS = 128  # in which a site of many blocks is emptied
+CROWDED = 0.7  # share of a site's rows that must be there, or the others are taken out
+WIDE = 1024  # inputs above which a site is wide
+MANY = 12  # tokens for each input of a wide site
+
 
 @dataclass(frozen=True)
 class Surgeon(Estimated):
@@ -26,7 +31,9 @@ class Surgeon(Estimated):
     With X what goes into a site's output projection, W its weights and M the mean of g g' over tokens, g being the
     gradient of an example's loss by the site's output, removing the block S costs tr(M W_S' C W_S). C, the inverse of
     the block S of (X'X)^-1, is what the other blocks cannot tell of it, and M says how much the loss minds. Weights and
-    (X'X)^-1 are updated after every removal, so the next one knows of it. The order serves every K.
+    (X'X)^-1 are updated after every removal, so the next one knows of it. The order serves every K. Neurons are blocks
+    of width 1; of many, a 128th of a site goes at once. Where blocks have prices, the one that costs the loss least for
+    its price goes first.
 
     A trained model is cut at once, repaired, and trained on gently. One that is not is trained with all heads first.
 
@@ -55,76 +62,127 @@ class Surgeon(Estimated):
         """The order never hears of K."""
         return True
 
-    def passes(self, blocks: int, k: int) -> int:
+    def passes(self, goal: Goal) -> int:
         """One, with all heads open."""
         return 1
 
     def estimate(self, model: nn.Module, goal: Goal, evidence: Evidence) -> Tensor:
-        """One pass over the examples; the score of a head is how many were removed before it."""
-        patients = [
-            _Patient(site, seen, self.ridge, site.weight(model).detach())
-            for site, seen in zip(goal.sites, _looked_at(model, goal, evidence), strict=True)
-        ]
-        scores = torch.zeros(goal.total, dtype=torch.float64)
-        places = [place.start for _, place in spans(goal.sites)]
-        for rank in range(goal.total):
-            number = min(range(len(patients)), key=lambda index: patients[index].least)
-            scores[places[number] + patients[number].remove()] = rank
-        check_told_apart(scores)
-        return scores
+        """One pass over the examples. Where blocks are counted, a score is how many go before; else loss per cost."""
+        losses = torch.zeros(goal.total, dtype=torch.float64)
+        seen = _looked_at(model, goal, evidence)
+        for number, (site, place) in enumerate(spans(goal.sites)):
+            prices = goal.prices[place].clamp(min=1e-300)
+            losses[place] = _operated(_Patient(site, seen[number], self.ridge, site.weight(model).detach()), prices)
+            seen[number] = _Seen()  # the sums of wide sites are large
+        check_told_apart(losses)
+        return losses if goal.costs is not None else losses.argsort(stable=True).argsort().double()
+
+
+def _operated(patient: _Patient, prices: Tensor) -> Tensor:
+    """What the loss gives for each block of a site, per cost, when its turn comes; never less than for those before.
+
+    A block can go only after those before it, so it is as dear as the dearest of them: sorted by this, the blocks of
+    all sites go in the order in which always the cheapest one is taken.
+    """
+    found, dearest = torch.zeros_like(prices), 0.0
+    while patient.there.any():
+        for block, cost in patient.remove(max(1, patient.count // TURNS)):
+            # A hair more than the one before, so that the order within a site is never lost to a tie.
+            dearest = max(dearest * (1 + 1e-12), cost / float(prices[block]))
+            found[block] = dearest
+    return found
 
 
 @dataclass
 class _Seen:
-    """Sums over the tokens that a site has seen: of its input, of its input's products, of its gradient's products."""
+    """Sums over the tokens that a site has seen: of its gradient's products; of its input, and of its products.
+
+    Inputs are looked at until there are many for each of them: the products of wide sites are most of the work.
+    """
 
     rows: int = 0
+    gg: Any = 0
+    looked: int = 0
     x: Any = 0
     xx: Any = 0
-    gg: Any = 0
 
     def add(self, x: Tensor, gradient: Tensor) -> None:
         self.rows += len(x)
-        self.x, self.xx, self.gg = self.x + x.sum(0), self.xx + x.T @ x, self.gg + gradient.T @ gradient
+        self.gg = self.gg + gradient.T @ gradient
+        wide = x.shape[1] > WIDE
+        if wide and self.looked > MANY * x.shape[1]:
+            return
+        # A batch is small, so float32 does for its products, if not for their sum.
+        products = (x.float().T @ x.float()).double() if wide else x.T @ x
+        self.looked, self.x, self.xx = self.looked + len(x), self.x + x.sum(0), self.xx + products
 
 
 class _Patient:
-    """A site in the course of the operation."""
+    """A site in the course of the operation.
+
+    Rows of blocks that are gone stay for a while, because taking them out of large matrices costs more than they do.
+    """
 
     def __init__(self, site: Site, seen: _Seen, ridge: float, weight: Tensor):
-        self.width, self.left = site.width, list(range(site.count))
-        self.costs: list[float] = []
+        self.width, self.count = site.width, site.count
+        self.index, self.there = torch.arange(site.count), torch.ones(site.count, dtype=torch.bool)
+        self.cost = torch.zeros(0, dtype=torch.float64)
         if not site.count:
             return
         root = _root(seen.gg / max(seen.rows, 1) ** 2)
         # (blocks * width, outputs), in the directions that the loss minds
         self.weight = weight.flatten(1).T.to(root) @ root
-        products = seen.xx - torch.outer(seen.x, seen.x) / max(seen.rows, 1)  # a bias makes up for the mean
+        products = (seen.xx - torch.outer(seen.x, seen.x) / max(seen.looked, 1)) * (seen.rows / max(seen.looked, 1))
         products.diagonal().add_(ridge * products.diagonal().mean().clamp(min=1e-300))
         self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
         self._weigh()
+
+    @property
+    def left(self) -> list[int]:
+        """The blocks that are still there."""
+        return [int(block) for block in self.index[self.there]]
+
+    @property
+    def costs(self) -> list[float]:
+        """What each of these costs."""
+        return [float(cost) for cost in self.cost[self.there]]
 
     @property
     def least(self) -> float:
         """What its cheapest block costs."""
         return min(self.costs, default=float("inf"))
 
-    def remove(self) -> int:
-        """Takes out the cheapest block, lets the others make up for it, and returns its index in the site."""
-        index = self.costs.index(self.least)
-        places = torch.arange(len(self.inverse))
-        inside, outside = (places[(places // self.width == index) == wanted] for wanted in (True, False))
-        shares = self.inverse[outside][:, inside] @ torch.linalg.inv(self.inverse[inside][:, inside])
-        self.weight = self.weight[outside] - shares @ self.weight[inside]
-        self.inverse = self.inverse[outside][:, outside] - shares @ self.inverse[inside][:, outside]
+    def remove(self, several: int = 1) -> list[tuple[int, float]]:
+        """Takes out the cheapest blocks and lets the others make up for them: (index in the site, cost) of each."""
+        turns = self.cost.argsort(stable=True)[: min(several, int(self.there.sum()))]
+        gone = [(int(self.index[turn]), float(self.cost[turn])) for turn in turns]
+        rows = (turns.unsqueeze(1) * self.width + torch.arange(self.width)).flatten()
+        columns = self.inverse[:, rows]
+        shares = torch.linalg.solve(columns[rows], columns.T).T
+        self.weight.addmm_(shares, self.weight[rows], alpha=-1)
+        self.inverse.addmm_(shares, columns.T, alpha=-1)
+        self.there[turns] = False
         self._weigh()
-        return self.left.pop(index)
+        return gone
 
     def _weigh(self) -> None:
-        blocks, outputs = len(self.weight) // self.width, self.weight.shape[1]
+        if self.width > 1 or self.there.double().mean() < CROWDED:
+            self._tidy()
+        blocks, outputs = len(self.index), self.weight.shape[1]
+        if self.width == 1:
+            # A difference of large numbers may end below 0, where a neuron is all but told by the others.
+            own = self.inverse.diagonal().clamp(min=1e-300)
+            self.cost = torch.where(self.there, self.weight.square().sum(1) / own, torch.inf)
+            return
         weights = self.weight.view(blocks, self.width, outputs)
         parts = self.inverse.view(blocks, self.width, blocks, self.width).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
-        self.costs = (weights * torch.linalg.solve(parts, weights)).sum((1, 2)).tolist()
+        self.cost = (weights * torch.linalg.solve(parts, weights)).sum((1, 2))
+
+    def _tidy(self) -> None:
+        """Takes out the rows of blocks that are gone."""
+        rows = self.there.repeat_interleave(self.width)
+        self.weight, self.inverse = self.weight[rows], self.inverse[rows][:, rows]
+        self.index, self.there = self.index[self.there], self.there[self.there]
 
 
 def _root(products: Tensor) -> Tensor:
@@ -174,7 +232,7 @@ def _rows(value: Tensor, keep: Tensor) -> Tensor:
 
 
 @contextmanager
-def _noted(model: nn.Module, sites: tuple[Site, ...]) -> Iterator[list[list[tuple[Tensor, Tensor]]]]:
+def _noted(model: nn.Module, sites: Sequence[Site]) -> Iterator[list[list[tuple[Tensor, Tensor]]]]:
     """Notes what goes into every output projection and what comes out, in order, while the context is open."""
     notes: list[list[tuple[Tensor, Tensor]]] = [[] for _ in sites]
 

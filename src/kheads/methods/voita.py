@@ -69,10 +69,11 @@ class Voita(Learned):
         low, high, tried = self.weight / 30, self.weight * 30, []
         for _ in range(self.search):
             trial = dataclasses.replace(self, weight=(low * high) ** 0.5)
-            natural = trial.report(attempt(trial), goal)["natural_heads"]
-            tried.append({"weight": trial.weight, "natural_heads": natural})
-            low, high = (trial.weight, high) if natural > goal.k else (low, trial.weight)
-        best = min(tried, key=lambda entry: abs(entry["natural_heads"] - goal.k))
+            found = attempt(trial)
+            cost = float(goal.prices[found.cpu() > 0].sum())
+            tried.append({"weight": trial.weight, "natural_heads": int((found > 0).sum()), "cost": cost})
+            low, high = (trial.weight, high) if cost > goal.limit else (low, trial.weight)
+        best = min(tried, key=lambda entry: abs(entry["cost"] - goal.limit))
         return dataclasses.replace(self, weight=best["weight"]), tried
 
     def initial(self, size: int, seed: int) -> Tensor:
@@ -85,11 +86,14 @@ class Voita(Learned):
         """A sample of the gates."""
         return hard_concrete(w, logistic(len(w), moment.generator()).to(w.device), self.beta)
 
-    def penalty(self, w: Tensor) -> Tensor:
-        """Lambda times eq. 22."""
-        return self.weight * hard_concrete_penalty(w, self.beta).sum()
+    def penalty(self, w: Tensor, goal: Goal | None = None) -> Tensor:
+        """Lambda times eq. 22; where blocks have prices, lambda is for one of the mean price of a head."""
+        if goal is None:
+            return self.weight * hard_concrete_penalty(w, self.beta).sum()
+        prices = goal.prices.to(w) / goal.price_of_a_head
+        return self.weight * (prices * hard_concrete_penalty(w, self.beta)).sum()
 
     def report(self, w: Tensor, goal: Goal) -> dict[str, Any]:
         """Lambda, the number of heads it leads to by itself, and how many were added (+) or dropped (-) to reach K."""
         natural = int((w > 0).sum())
-        return {"weight": self.weight, "natural_heads": natural, "adjusted_heads": goal.k - natural}
+        return {"weight": self.weight, "natural_heads": natural, "adjusted_heads": len(goal.kept(w)) - natural}

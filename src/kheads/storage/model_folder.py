@@ -238,4 +238,4 @@ def _check_loaded(folder: Path, model: PreTrainedModel, report: dict[str, Any]) 
     for path in untyped.config.kheads["silent"]:
         weight = untyped.get_submodule(path).weight
         if not weight.is_meta and weight.any():
-            raise CheckpointError(f"{folder}: {path} has weights, but its record says that its head is silent.")
+            raise CheckpointError(f"{folder}: {path} has weights, but its record says that it is silent.")

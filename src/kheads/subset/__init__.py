@@ -1,9 +1,11 @@
 """The paper's equations as pure tensor functions: noise, relaxed and hard top-K, hard concrete gates, annealing.
 
-Symbols follow the paper: H heads, K of them kept; w_h a head's weight (eq. 20) and r_h = w_h + Gumbel noise its
-perturbed logit; tau the temperature; g_h a gate. Vectors over heads have shape (H,).
+Beside them the relaxed knapsack, which is the relaxed top-K for blocks that do not cost the same.
 
-The two relaxations of the top-K, each a node of the graph with a backward pass of its own, have a file each.
+Symbols follow the paper: H heads, K of them kept; w_h a head's weight (eq. 20) and r_h = w_h + Gumbel noise its
+perturbed logit; tau the temperature; g_h a gate. Vectors over heads have shape (H,), over blocks of any kind (N,).
+
+The relaxations, each a node of the graph with a backward pass of its own, have a file each.
 """
 
 import numbers
@@ -13,7 +15,8 @@ from math import inf, log
 import torch
 from torch import Tensor
 
-from kheads.subset.precision import COLDEST
+from kheads.subset.knapsack import Knapsack
+from kheads.subset.precision import COLDEST, exact
 from kheads.subset.successive import Successive
 from kheads.subset.threshold import Threshold
 
@@ -24,6 +27,7 @@ __all__ = [
     "hard_concrete_penalty",
     "hard_top_k",
     "logistic",
+    "soft_knapsack",
     "soft_top_k",
     "straight_through",
 ]
@@ -32,6 +36,7 @@ _RELAXATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
     "successive": Successive.apply,
     "threshold": Threshold.apply,
 }
+_relaxed_knapsack: Callable[[Tensor, Tensor, float, float], Tensor] = Knapsack.apply
 
 
 # ------------------------------------------------------------------------------------------------ noise and annealing
@@ -164,6 +169,39 @@ def soft_top_k(logits: Tensor, k: float, tau: float, relaxation: str = "successi
     return _RELAXATIONS[relaxation](logits, k, max(float(tau), COLDEST))
 
 
+# -------------------------------------------------------------------------------------------------- relaxed knapsack
+
+
+def soft_knapsack(logits: Tensor, costs: Tensor, budget: float, tau: float) -> Tensor:
+    """Relax the choice of the largest logits within a budget into gates that cost the budget and have a gradient.
+
+    The gates are sigmoid((r - nu) / tau), with nu such that sum(costs * gates) = budget. They stay in [0, 1] and follow
+    the order of the logits; with equal costs they are those of the relaxation "threshold" of `soft_top_k`. As tau
+    grows they tend to budget / sum(costs). As tau falls they become 1 from the largest logit down until the budget is
+    spent, and the block at which that happens has what is left of it: one gate in between, or none, unless logits tie.
+
+    The gradient is exact. Its 1-norm is at most 1 / (2 tau) times that of the gradient that comes in, whatever the
+    costs; its 2-norm is at most (q + 1/q) / (8 tau) times, where q is the root of the largest cost over the smallest.
+    With equal costs that is the 1 / (4 tau) of "threshold".
+
+    Args:
+        logits: Perturbed logits r, (N,), finite.
+        costs: What each block costs, (N,), finite and not negative; constants, without a gradient. A block that costs
+            nothing has no say in nu, and its gate follows it.
+        budget: Cost of the gates, between 0 (all gates are 0) and the sum of the costs (all are 1). What exceeds the
+            sum by a billionth is taken as rounding.
+        tau: Temperature, positive.
+
+    Returns:
+        Gates, (N,), in the dtype and on the device of the logits, computed in float64 as those of `soft_top_k`.
+    """
+    _check_vector(logits)
+    _check_positive("tau", tau)
+    known = _check_costs(costs, logits)
+    spend = _check_budget(budget, known.sum().item())
+    return _relaxed_knapsack(logits, known, spend, max(float(tau), COLDEST))
+
+
 # ------------------------------------------------------------------------------------------------------------ checks
 
 
@@ -186,6 +224,29 @@ def _check_range(k: float, size: int) -> None:
         raise TypeError(f"`k` must be a number; got {type(k).__name__}.")
     if not 0 <= k <= size:
         raise ValueError(f"`k` must be between 0 and {size} (the number of logits); got {k}.")
+
+
+def _check_costs(costs: Tensor, logits: Tensor) -> Tensor:
+    """Returns the costs as they are computed with."""
+    if not isinstance(costs, Tensor) or costs.is_complex():
+        kind = costs.dtype if isinstance(costs, Tensor) else type(costs).__name__
+        raise TypeError(f"`costs` must be a tensor of real numbers; got {kind}.")
+    if costs.shape != logits.shape:
+        shapes = f"{tuple(costs.shape)} for logits of shape {tuple(logits.shape)}"
+        raise ValueError(f"`costs` must have one value per logit; got shape {shapes}.")
+    known = exact(costs.detach())
+    if not ((known >= 0).all() and known.sum() < inf):  # false for NaN too
+        raise ValueError("`costs` must be finite, also in sum, and not negative; got a negative cost, NaN or infinity.")
+    return known
+
+
+def _check_budget(budget: float, total: float) -> float:
+    """Returns the budget, at most the sum of the costs."""
+    if not isinstance(budget, numbers.Real):
+        raise TypeError(f"`budget` must be a number; got {type(budget).__name__}.")
+    if not 0 <= budget <= total * (1 + 1e-9):
+        raise ValueError(f"`budget` must be between 0 and {total} (the sum of the costs); got {budget}.")
+    return min(float(budget), total)
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -1,6 +1,7 @@
 """The bounded relaxed top-K: sigmoids around one threshold, which lies where they sum to k."""
 
 import math
+from collections.abc import Callable
 from math import log
 from typing import Any
 
@@ -9,6 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from kheads.subset.precision import FARTHEST, check_finite, exact
+
+Sum = tuple[float, float]  # a sum of sigmoids, and the size of its derivative
 
 
 class Threshold(torch.autograd.Function):
@@ -45,20 +48,32 @@ class Threshold(torch.autograd.Function):
 def _shift(x: Tensor, k: float) -> float:
     """Solve sum(sigmoid(x - c)) = k for c, where the ceil(k)-th largest x is 0.
 
-    What the heads below 0 hold and what the others lack to be 1 must balance: spill = lack. The difference of their
-    logarithms is nearly linear in c, so Newton's method needs about five steps from anywhere. A bracket keeps it safe.
+    What the heads below 0 hold and what the others lack to be 1 must balance: spill = lack.
     """
     above = x >= 0
     upper, lower = x[above], x[~above]
     spare = len(upper) - k
     low = (log(spare) if spare > 0 else lower.max().item()) - log(k)
     high = log(len(x) - k) - log(k - (math.ceil(k) - 1))
+
+    def sums(c: float) -> tuple[Sum, Sum]:
+        spill, spill_slope = _sigmoid_sum(lower - c)
+        return (spill + spare, spill_slope), _sigmoid_sum(c - upper)
+
+    return balance(sums, low, high)
+
+
+def balance(sums: Callable[[float], tuple[Sum, Sum]], low: float, high: float) -> float:
+    """Find the c between low and high at which two sums are equal, of which the first falls with c, the second grows.
+
+    The difference of their logarithms is nearly linear in c, so Newton's method needs about five steps from anywhere.
+    A bracket keeps it safe.
+    """
     low, high = low - 1, high + 1  # a root at the edge may be approached from both sides
     c = (low + high) / 2
     for _ in range(200):
-        spill, spill_slope = _sigmoid_sum(lower - c)
-        lack, lack_slope = _sigmoid_sum(c - upper)
-        spill, lack = max(spill + spare, 5e-324), max(lack, 5e-324)
+        (spill, spill_slope), (lack, lack_slope) = sums(c)
+        spill, lack = max(spill, 5e-324), max(lack, 5e-324)
         slope = spill_slope / spill + lack_slope / lack
         excess = log(spill) - log(lack)
         low, high = (c, high) if excess > 0 else (low, c)
@@ -71,7 +86,7 @@ def _shift(x: Tensor, k: float) -> float:
     return c
 
 
-def _sigmoid_sum(x: Tensor) -> tuple[float, float]:
+def _sigmoid_sum(x: Tensor) -> Sum:
     """Return the sum of sigmoid(x) and of its derivative."""
     value = torch.sigmoid(x)
     total = value.sum().item()

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from kheads.anatomy import LocatedSite, is_gated, locate, unwrap
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
+from kheads.blocks.costs import Costs
 from kheads.blocks.kept import Kept
 from kheads.blocks.selection import select
-from kheads.blocks.site import Site, total
+from kheads.blocks.site import Site, Sites, noun, parts_of, total
 
 NAME = "kheads_gates"
 
@@ -46,13 +48,24 @@ def _untraced(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+class _Examples:
+    """Forward pre-hook of the whole model: notes how many examples it is given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim())
+        self.count = next((len(value) for value in given), 0)
+
+
 class _GateHook:
     """Forward pre-hook of one output projection: multiplies each block of the input by its value."""
 
     is_gate = True  # how `anatomy.is_gated` recognises it
 
-    def __init__(self, site: Site, start: int, values: Callable[[], Tensor]):
-        self.site, self.start, self.values = site, start, values
+    def __init__(self, site: Site, start: int, values: Callable[[], Tensor], examples: _Examples | None = None):
+        self.site, self.start, self.values, self.examples = site, start, values, examples
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         hidden, *rest = args
@@ -64,6 +77,9 @@ class _GateHook:
 
     def _per_example(self, values: Tensor, hidden: Tensor) -> Tensor:
         if hidden.shape[0] != values.shape[0]:
+            if hidden.dim() == 2 and self.examples is not None and self.examples.count == values.shape[0]:
+                # OPT's feed-forward sees the tokens of all examples in one row, an example after the other.
+                return values.repeat_interleave(hidden.shape[0] // values.shape[0], 0)
             raise ValueError(
                 f"`values` has {values.shape[0]} rows, one per example, but {self.site.name} sees a batch of "
                 f"{hidden.shape[0]}. Pass one row per example, or a vector for the whole batch."
@@ -82,18 +98,22 @@ class _Redraw:
 
 
 @contextmanager
-def gated(model: nn.Module, values: Tensor, unit: str = "group") -> Iterator[nn.Module]:
+def gated(model: nn.Module, values: Tensor, unit: str = "group", parts: str = "heads") -> Iterator[nn.Module]:
     """Multiplies every block by its value while the context is open.
 
     Args:
         model: a supported model; nothing in it is changed.
         values: (N,) for the whole batch, or (B, N) with one row per example; differentiable.
         unit: what counts as a head where query heads share keys and values, as in `discover`.
+        parts: what has gates, as in `discover`: "heads", "ffn" (neurons of feed-forward layers) or "all".
     """
     model = unwrap(model)
-    located = locate(model, unit)
+    located = locate(model, unit, parts)
     _check_values(values, located)
-    _hook(model, located, lambda: values)
+    examples = _Examples()
+    _hook(model, located, lambda: values, examples)
+    if values.dim() == 2:
+        model.register_forward_pre_hook(examples, with_kwargs=True)
     try:
         yield model
     finally:
@@ -104,7 +124,7 @@ class Gates(nn.Module):
     """Learnable gates of a whole model: one weight per block, drawn once per forward, hard in eval mode.
 
     In training mode the values come from `draw`, called once at the start of every forward of the model. In eval mode
-    they are the ones and zeros of the `k` blocks that `select` keeps, also inside `generate()`: what is evaluated is
+    they are the ones and zeros of the blocks that `select` keeps, also inside `generate()`: what is evaluated is
     what is shipped.
 
     The weights stay float64 whatever the model is cast to: rounding them would make blocks tie.
@@ -115,13 +135,15 @@ class Gates(nn.Module):
     def __init__(
         self,
         sites: Sequence[Site],
-        k: int,
+        budget: int | Budget,
         draw: Callable[[Tensor], Tensor],
         w: Tensor | None = None,
         constraints: Constraints | None = None,
+        costs: Costs | None = None,
     ):
         super().__init__()
-        self.sites, self.k, self.draw, self.constraints = tuple(sites), k, draw, constraints
+        self.sites = sites if isinstance(sites, Sites) else tuple(sites)
+        self.budget, self.draw, self.constraints, self.costs = budget, draw, constraints, costs
         start = torch.zeros(total(self.sites)) if w is None else w
         self.w = nn.Parameter(start.detach().to(torch.float64).clone())
         self._drawn: Tensor | None = None
@@ -131,8 +153,8 @@ class Gates(nn.Module):
         self._grad = True  # whether the draw was made with gradients on
 
     def kept(self) -> Kept:
-        """The K blocks of highest weight."""
-        return select(self.w, self.k, self.sites, self.constraints)
+        """The blocks of highest weight that fit into the budget."""
+        return select(self.w, self.budget, self.sites, self.constraints, costs=self.costs)
 
     def values(self) -> Tensor:
         """The (N,) values in force: the last draw in training mode, the hard subset in eval mode."""
@@ -193,9 +215,12 @@ class Gates(nn.Module):
 
 
 def attach(model: nn.Module, gates: Gates, unit: str = "group") -> Gates:
-    """Makes `gates` a submodule of the model, seen by optimizers, DDP and state dicts, and puts them in force."""
+    """Makes `gates` a submodule of the model, seen by optimizers, DDP and state dicts, and puts them in force.
+
+    Their sites tell which parts of the model they gate.
+    """
     model = unwrap(model)
-    located = locate(model, unit)
+    located = locate(model, unit, parts_of(gates.sites))
     if tuple(found.site for found in located) != gates.sites:
         raise ValueError("The gates were made for other sites than this model's; make them from `discover(model)`.")
     _hook(model, located, gates.values)
@@ -217,31 +242,38 @@ def detach(model: nn.Module) -> Gates:
     return gates
 
 
-def _hook(model: nn.Module, located: Sequence[LocatedSite], values: Callable[[], Tensor]) -> None:
+def _hook(
+    model: nn.Module,
+    located: Sequence[LocatedSite],
+    values: Callable[[], Tensor],
+    examples: _Examples | None = None,
+) -> None:
     if is_gated(model):
         raise RuntimeError("The model is gated already; leave the inner `gated(...)` or `detach` its gates first.")
     start = 0
     for found in located:
         if found.site.count:
-            found.output.register_forward_pre_hook(_GateHook(found.site, start, values))
+            found.output.register_forward_pre_hook(_GateHook(found.site, start, values, examples))
         start += found.site.count
 
 
 def _unhook(model: nn.Module) -> None:
     for part in model.modules():
         for key, hook in list(part._forward_pre_hooks.items()):
-            if isinstance(hook, (_GateHook, _Redraw)):
+            if isinstance(hook, (_GateHook, _Redraw, _Examples)):
                 del part._forward_pre_hooks[key]
+                part._forward_pre_hooks_with_kwargs.pop(key, None)
 
 
 def _check_values(values: Tensor, located: Sequence[LocatedSite]) -> None:
-    most = total(found.site for found in located)
+    sites = [found.site for found in located]
+    most, what = total(sites), noun(sites).removesuffix("s")
     if not isinstance(values, Tensor) or not values.is_floating_point():
         given = values.dtype if isinstance(values, Tensor) else type(values).__name__
         raise TypeError(f"`values` must be a floating-point tensor of shape ({most},) or (batch, {most}); got {given}.")
     if values.dim() not in (1, 2) or values.shape[-1] != most:
         raise ValueError(
-            f"`values` must have shape ({most},) or (batch, {most}), one value per head; got {tuple(values.shape)}."
+            f"`values` must have shape ({most},) or (batch, {most}), one value per {what}; got {tuple(values.shape)}."
         )
     device = located[0].output.weight.device
     if values.device != device:

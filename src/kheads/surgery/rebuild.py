@@ -8,8 +8,10 @@ The record says what differs from the architecture that the config describes:
     format      version of the record
     sites       {site: {"query": [...], "kv": [...], "of": n, "of_kv": m, "ghost": bool}}, in the numbering of the
                 unpruned model; a ghost is a head whose output is zero, kept where the code cannot run without one
+    neurons     {site: {"mask": "...", "of": n, "ghost": bool}}, the same for feed-forwards that were cut, if any: one
+                bit for each neuron of the unpruned model, 1 where it stays, low bits first, in base64
     tensors     {parameter: shape}
-    attributes  {attribute: integer}, head counts that `forward` reads
+    attributes  {attribute: integer}, counts of heads or neurons that `forward` reads
     lists       {module list: length}
     tables      {site: {table: shape or null}}, position tables that a site now has to itself
     silent      [module], output projections of ghosts: their weights are zero and must not learn
@@ -19,10 +21,11 @@ The record says what differs from the architecture that the config describes:
     selected    {norm: {"features": [...], "of": n}}, norms over all heads, of whose output only the kept heads go on
     checksum    {what: digest}, of the files beside the record; `kheads.load` compares it, this file does not
 
-A record can reach nothing but the parts of its own sites, and change nothing there but what the number of heads tells:
-sizes, counts that have the old value now, and hooks that select exactly the heads that the site keeps.
+A record can reach nothing but the parts of its own sites, and change nothing there but what the number of heads or
+neurons tells: sizes, counts that have the old value now, and hooks that select exactly the heads that the site keeps.
 """
 
+import base64
 import hashlib
 import inspect
 import json
@@ -292,6 +295,7 @@ def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
     Raises:
         ValueError: the record names something that is no part of its sites, or that its heads do not tell.
     """
+    record = {**record, "sites": _states(record)}
     _open(model, [_opened(model, path) for path in record.get("opened", [])])
     for path, length in record["lists"].items():
         owner, name = _owner(model, record, path)
@@ -323,6 +327,42 @@ def rebuild(model: nn.Module, record: dict[str, Any]) -> nn.Module:
     for site, state in record["sites"].items():
         vars(_part(model, site))["kheads_state"] = state
     return model
+
+
+def packed(state: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a feed-forward, as the record says it: thousands of neurons, one bit each."""
+    mask = bytearray((state["of"] + 7) // 8)
+    for neuron in state["query"]:
+        mask[neuron // 8] |= 1 << neuron % 8
+    return {"mask": base64.b64encode(mask).decode(), "of": state["of"], "ghost": state["ghost"]}
+
+
+def unpacked(site: str, state: Any) -> dict[str, Any]:
+    """What `packed` was given: a neuron is a head with a key and value of its own.
+
+    Raises:
+        ValueError: it is nothing that `packed` gives.
+    """
+    expected = {"mask": str, "of": int, "ghost": bool}
+    _require(isinstance(state, dict) and {key: type(value) for key, value in state.items()} == expected, site)
+    of = state["of"]
+    try:
+        mask = base64.b64decode(state["mask"], validate=True)
+    except ValueError:
+        mask = b""
+    _require(of > 0 and len(mask) == (of + 7) // 8, site)  # before anything is done `of` times
+    neurons = [neuron for neuron in range(of) if mask[neuron // 8] >> neuron % 8 & 1]
+    found = {"query": neurons, "kv": list(neurons), "of": of, "of_kv": of, "ghost": state["ghost"]}
+    _require(packed(found) == state, site)  # no bits beyond the last neuron
+    return found
+
+
+def _states(record: dict[str, Any]) -> dict[str, Any]:
+    """What the record says of every site, of whichever kind."""
+    feeds = {site: unpacked(site, state) for site, state in record.get("neurons", {}).items()}
+    for site in feeds:
+        _require(site not in record["sites"], site)
+    return {**record["sites"], **feeds}
 
 
 def _require(holds: bool, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Removal: slices the parameters of every site to the heads that stay."""
+"""Removal: slices the parameters of every site to the heads or neurons that stay."""
 
 from __future__ import annotations
 
@@ -13,9 +13,22 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from kheads.anatomy import IndexedArgument, LocatedSite, OwnTable, Plan, is_gated, locate, rows, unwrap
+from kheads.anatomy import (
+    IndexedArgument,
+    LocatedSite,
+    OwnTable,
+    Plan,
+    in_forward_order,
+    is_gated,
+    locate,
+    locate_feeds,
+    parts_named,
+    rows,
+    unwrap,
+)
 from kheads.anatomy.layout import places, segments
 from kheads.blocks.kept import Kept
+from kheads.blocks.site import noun
 from kheads.surgery.rebuild import (
     FORMAT,
     IndexArgument,
@@ -24,6 +37,7 @@ from kheads.surgery.rebuild import (
     Silence,
     give_own_tables,
     hook_of,
+    packed,
     set_attribute,
     set_hook,
     set_tensor,
@@ -34,21 +48,23 @@ Tables = dict[tuple[int, str], Tensor]  # by site and name
 
 
 def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
-    """Removes every head that is not in `kept`, in place, and returns the (unwrapped) model.
+    """Removes every head or neuron that is not in `kept`, in place, and returns the (unwrapped) model.
 
-    The result computes what the model computes with the other heads gated to zero. An emptied site does no attention
-    work; only its output bias remains. Where the class cannot run without a head, or a key-value cache reads its length
-    from the site, one head stays as a ghost: its output is zero, and it counts as removed (see `ghosts`).
+    The result computes what the model computes with the other blocks gated to zero. An emptied site does no work; only
+    its output bias remains. Where the class cannot run without a block, or a key-value cache reads its length from the
+    site, one stays as a ghost: its output is zero, and it counts as removed (see `ghosts`).
 
     Optimizers made before hold the old parameters; make them anew.
 
     Args:
         model: a supported model, pruned before or not.
-        kept: the heads that stay.
+        kept: the blocks that stay. Heads are removed if it names an attention, neurons if it names a feed-forward, and
+            a site of these parts that it does not name keeps none. A part of which it names no site stays as it is;
+            one that names nothing at all removes all heads.
         unit: what counts as a head where query heads share keys and values, as in `discover`.
     """
     model = unwrap(model)
-    located = locate(model, unit)
+    located = locate(model, unit, parts_named(model, dict(kept.blocks)))
     kept.check([found.site for found in located])
     _refuse(model)
     tables = position_tables(located)
@@ -57,23 +73,22 @@ def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
         cut_to(found, blocks.get(found.site.name, ()), tables)
     config: Any = getattr(model, "config", None)
     if config is not None:
-        config.kheads = described(model, located)
+        config.kheads = architecture(model)
     return model
 
 
 def ghosts(model: nn.Module) -> tuple[str, ...]:
-    """Names the emptied sites that keep one silent head, because their class or the cache needs it."""
-    return tuple(found.site.name for found in locate(model) if found.ghost)
+    """Names the emptied sites that keep one silent head or neuron, because their class or the cache needs it."""
+    located = in_forward_order(model, [*locate(model), *locate_feeds(model, only_cut=True)])
+    return tuple(found.site.name for found in located if found.ghost)
 
 
 def architecture(model: nn.Module) -> dict[str, Any]:
-    """Describes how the model differs from the one its config describes; `rebuild` reads it back."""
+    """Describes how the model differs from the one its config describes; `rebuild` reads it back.
+
+    Feed-forwards are in it only if they were cut.
+    """
     model = unwrap(model)
-    return described(model, locate(model))
-
-
-def described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, Any]:
-    """Like `architecture`, for sites that are located already; heads may have been cut since."""
     names = paths(model)
     record: dict[str, Any] = {"format": FORMAT}
     sections = ("sites", "tensors", "attributes", "lists", "tables", "arguments", "selected", "layouts")
@@ -81,7 +96,11 @@ def described(model: nn.Module, located: Sequence[LocatedSite]) -> dict[str, Any
     record["silent"] = []
     parts = model.named_modules(remove_duplicate=False)
     record["opened"] = [name for name, module in parts if isinstance(module, OpenAttention)]
-    for found in located:
+    for found in locate(model):
+        record["sites"][found.site.name] = _state(found)
+        _describe(found, names, record)
+    for found in locate_feeds(model, only_cut=True):
+        record.setdefault("neurons", {})[found.site.name] = packed(_state(found))
         _describe(found, names, record)
     return record
 
@@ -97,7 +116,7 @@ def paths(model: nn.Module) -> dict[int, str]:
 
 def _refuse(model: nn.Module) -> None:
     if is_gated(model):
-        raise RuntimeError("The model is gated; leave `gated(...)` or `detach` its gates before removing heads.")
+        raise RuntimeError("The model is gated; leave `gated(...)` or `detach` its gates before removing blocks.")
     if any(parameter.is_meta for parameter in model.parameters()):
         raise ValueError("Some weights are on the meta device (not loaded or offloaded); load the whole model first.")
 
@@ -177,7 +196,7 @@ def _cut_projections(found: LocatedSite, plan: Plan) -> None:
 
 @torch.no_grad()
 def _mute_values(found: LocatedSite) -> None:
-    """Sets the values of a ghost to zero as well.
+    """Sets the values of a ghost to zero as well, and what goes into its neuron.
 
     An adapter wraps the output projection and does not know of its hook. It learns nothing from an input of zero, and
     one on the values nothing from an output of zero.
@@ -187,7 +206,7 @@ def _mute_values(found: LocatedSite) -> None:
             start = 0
             for part in (part for _, parts in segments(text) for part in parts):
                 size = found.layout.size(found.module, part)
-                if part == "v":
+                if part in ("v", "n"):
                     getattr(owner, name).narrow(axis, start, size).zero_()
                 start += size
 
@@ -301,7 +320,6 @@ def _resolve(module: nn.Module, path: str) -> tuple[Any, str, Any]:
 def _describe(found: LocatedSite, names: dict[int, str], record: dict[str, Any]) -> None:
     name, layout, module = found.site.name, found.layout, found.module
     prefix = f"{name}." if name else ""
-    record["sites"][name] = _state(found)
     if "kheads_layout" in module.__dict__:
         record["layouts"][name] = module.kheads_layout
     if "kheads_state" not in module.__dict__:
@@ -319,7 +337,8 @@ def _describe(found: LocatedSite, names: dict[int, str], record: dict[str, Any])
         record["tensors"][names[id(value)]] = list(value.shape)
     if found.ghost:
         if not found.output.weight.is_meta and found.output.weight.any():
-            raise ValueError(f"The silent head of the emptied site {name!r} has weights; set its output to 0.")
+            what = noun([found.site]).removesuffix("s")
+            raise ValueError(f"The silent {what} of the emptied site {name!r} has weights; set its output to 0.")
         record["silent"].append(prefix + layout.o)
     for path in layout.counts:
         value = _resolve(module, path)[2]

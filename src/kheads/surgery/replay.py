@@ -1,7 +1,8 @@
-"""Replay: what `remove` would record for the heads that a record names; a record that says anything else is refused.
+"""Replay: what `remove` would record for the blocks that a record names; a record that says anything else is refused.
 
-A record comes from a file, and a file can say anything. So nothing in it is believed but the numbers of the heads:
-they are cut from a full-size model, by the layouts that kheads knows, and what this gives is compared with the record.
+A record comes from a file, and a file can say anything. So nothing in it is believed but the numbers of the heads and
+neurons: they are cut from a full-size model, by the layouts that kheads knows, and what this gives is compared with the
+record.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 from torch import nn
 
 from kheads.anatomy import LocatedSite, Plan, guesses, locate
+from kheads.blocks.site import noun
 from kheads.surgery.adoption import as_record
-from kheads.surgery.rebuild import open_attention
-from kheads.surgery.removal import counts, cut, described, needs_a_head, paths, position_tables
+from kheads.surgery.rebuild import open_attention, unpacked
+from kheads.surgery.removal import architecture, counts, cut, needs_a_head, paths, position_tables
 
-LATER = {"selected": dict, "layouts": dict, "opened": list}  # sections that records of early versions lack
+# Sections that records of early versions lack, and in the case of `neurons` those of models that have them all.
+LATER = {"selected": dict, "layouts": dict, "opened": list, "neurons": dict}
 
 
 class RecordError(ValueError):
@@ -27,16 +30,17 @@ class RecordError(ValueError):
 
 
 def replay(model: nn.Module, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Cuts a full-size model to the heads of a record, in place, and returns the record that this gives.
+    """Cuts a full-size model to the heads and neurons of a record, in place, and returns the record that this gives.
 
     Args:
         model: the model that the config describes, unpruned; it may be on the meta device.
         record: what `architecture` gave for the pruned model, from a source that is not trusted.
 
     Raises:
-        RecordError: the record says something else than its heads give.
+        RecordError: the record says something else than its heads and neurons give.
     """
-    given = {**{key: kind() for key, kind in LATER.items()}, **copy.deepcopy(dict(record))}
+    absent = {key: kind() for key, kind in LATER.items()}
+    given = {**absent, **copy.deepcopy(dict(record))}
     if given["opened"]:
         open_attention(model)
     _write_layouts(model, given["layouts"])
@@ -50,10 +54,26 @@ def replay(model: nn.Module, record: Mapping[str, Any]) -> dict[str, Any]:
             cut(found, plan, tables, state["ghost"])
         elif len(plan.query) != found.heads:
             raise RecordError(f"the record has no shapes for {found.site.name!r}, which it says is pruned")
-    derived = described(model, located)
+    _cut_feeds(model, given["neurons"])
+    derived = architecture(model)
     _settle(located, given, derived)
-    _compare(given, derived)
+    _compare(given, {**absent, **derived})
     return derived
+
+
+def _cut_feeds(model: nn.Module, neurons: Mapping[str, Any]) -> None:
+    """Leaves the feed-forwards that the record names the neurons that it names."""
+    feeds = locate(model, parts="ffn") if neurons else ()
+    for found in (found for found in feeds if found.site.name in neurons):
+        state = _unpacked(found.site.name, neurons[found.site.name])
+        cut(found, _plan(found, state), {}, state["ghost"])
+
+
+def _unpacked(name: str, state: Any) -> dict[str, Any]:
+    try:
+        return unpacked(name, state)
+    except ValueError as error:
+        raise RecordError(f"the record does not say which neurons {name!r} keeps") from error
 
 
 def _write_layouts(model: nn.Module, layouts: Mapping[str, Any]) -> None:
@@ -81,16 +101,16 @@ def _whole(found: LocatedSite) -> Plan:
 
 
 def _plan(found: LocatedSite, state: Any) -> Plan:
-    """The heads that the record names, if this site can have them."""
-    name, whole = found.site.name, _whole(found)
+    """The blocks that the record names, if this site can have them."""
+    name, whole, what = found.site.name, _whole(found), noun([found.site])
     expected = {"query": list, "kv": list, "of": int, "of_kv": int, "ghost": bool}
     if not isinstance(state, dict) or {key: type(value) for key, value in state.items()} != expected:
-        raise RecordError(f"the record does not say which heads {name!r} keeps")
+        raise RecordError(f"the record does not say which {what} {name!r} keeps")
     query, kv = state["query"], state["kv"]
     if (state["of"], state["of_kv"]) != (found.heads, found.kv) or not _are_heads(query, kv, found.heads, whole.group):
-        raise RecordError(f"{name!r} does not have the heads that its record lists")
+        raise RecordError(f"{name!r} does not have the {what} that its record lists")
     if state["ghost"] and (len(query) != 1 or not needs_a_head(found)):
-        raise RecordError(f"{name!r} cannot have the silent head that its record lists")
+        raise RecordError(f"{name!r} cannot have the silent {what.removesuffix('s')} that its record lists")
     if not query and needs_a_head(found):
         raise RecordError(f"{name!r} cannot be empty, as its record says")
     return Plan(tuple(query), tuple(kv), whole.group)

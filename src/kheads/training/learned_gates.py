@@ -14,7 +14,8 @@ class LearnedGates(Gates):
     """Gates that a learned method draws, at the moment the trainer is at."""
 
     def __init__(self, method: Learned, goal: Goal, seed: int):
-        super().__init__(goal.sites, goal.k, self._draw, method.initial(goal.total, seed), goal.constraints)
+        start = method.initial(goal.total, seed)
+        super().__init__(goal.sites, goal.budget, self._draw, start, goal.constraints, goal.costs)
         self.method, self.goal, self.seed = method, goal, seed
         self.moment = Moment(0, 1, seed)
 
@@ -35,7 +36,7 @@ class LearnedGates(Gates):
 
     def penalty(self) -> Tensor | None:
         """What the method adds to the loss."""
-        return self.method.penalty(self.w)
+        return self.method.penalty(self.w) if self.goal.costs is None else self.method.penalty(self.w, self.goal)
 
     def status(self) -> dict[str, float]:
         """The schedule, the largest gate of the last draw and the spread of the weights."""

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from kheads.anatomy import discover, unwrap
+from kheads.anatomy import unwrap
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
-from kheads.methods.base import Goal, Method
+from kheads.methods.base import Method
 from kheads.methods.finite import check_weights
 from kheads.methods.phases import LearnGates, Outline
 from kheads.methods.registry import DEFAULT, as_method, key_of
 from kheads.surgery.gates import attach as attach_gates
 from kheads.surgery.gates import detach
 from kheads.surgery.removal import remove
+from kheads.training.aim import aimed
 from kheads.training.learned_gates import LearnedGates, schedule
 
 
@@ -33,8 +34,10 @@ def attach(
     model: nn.Module,
     method: str | type[Method] | Method = DEFAULT,
     *,
-    k: int,
+    k: int | None = None,
+    budget: Budget | None = None,
     steps: int,
+    parts: str | None = None,
     constraints: Constraints | None = None,
     unit: str = "group",
     seed: int = 0,
@@ -45,7 +48,9 @@ def attach(
         model: a supported model. If none of its parameters trains, the gates learn alone (pipelined).
         method: a method that learns: its key, its class, or an instance with its hyperparameters.
         k: how many heads to keep.
+        budget: how much may stay, instead of `k`.
         steps: how many optimizer steps the loop has; schedules follow it.
+        parts: what may go: "heads", "ffn" or "all"; by default heads with `k`, and all with any other budget.
         constraints: further demands on the selection.
         unit: what counts as a head where query heads share keys and values.
         seed: seed of the first weights and of the noise.
@@ -60,8 +65,11 @@ def attach(
         )
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"`steps` must be the number of optimizer steps, from 1 up; got {steps!r}.")
-    goal = Goal(k, discover(model, unit), constraints, unit)
-    goal.kept(torch.zeros(goal.total))  # an impossible k or constraint is refused at once
+    asked = k if budget is None else budget
+    if asked is None or (k is not None and budget is not None):
+        raise TypeError("`attach` takes either `k` or `budget`, which say how much may stay; give one of them.")
+    goal = aimed(model, asked, parts, constraints, unit)
+    chosen.check(goal)
     return Pruner(model, LearnedGates(chosen, goal, seed), steps)
 
 
@@ -93,7 +101,7 @@ class Pruner:
 
     @property
     def kept(self) -> Kept:
-        """The K heads of highest weight at this moment; what the model is evaluated with in eval mode."""
+        """The heads of highest weight at this moment, K or what fits; what the model is evaluated with in eval mode."""
         return self.gates.kept()
 
     def finish(self) -> Kept:

@@ -12,15 +12,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, TrainingArguments
 
 from kheads.anatomy import discover, unwrap
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
-from kheads.methods.base import Goal, Method
+from kheads.methods.base import Method
 from kheads.methods.finite import check_weights
 from kheads.methods.registry import as_method, default
 from kheads.storage.fingerprints import of_model
+from kheads.training.aim import aimed
 from kheads.training.asked import CONTENT
 from kheads.training.bench import Bench, Score
 from kheads.training.plan import Plan
@@ -35,12 +36,14 @@ PLAN_FIELDS = {item.name for item in dataclasses.fields(Plan)}
 
 def prune(
     model: PreTrainedModel,
-    k: int | None,
+    k: int | None = None,
     method: str | type[Method] | Method | None = None,
     train_dataset: Any = None,
     eval_dataset: Any = None,
     args: TrainingArguments | None = None,
     *,
+    budget: Budget | None = None,
+    parts: str | None = None,
     plan: Plan | None = None,
     constraints: Constraints | None = None,
     unit: str = "group",
@@ -48,7 +51,7 @@ def prune(
     score: Score | None = None,
     **options: Any,
 ) -> PruneResult:
-    """Trains a model, keeps exactly K of its heads and returns it, smaller, with what was measured.
+    """Trains a model, keeps exactly K of its heads, or what fits into a budget, and returns it with what was measured.
 
     Args:
         model: a supported model; it is trained and pruned in place.
@@ -59,6 +62,9 @@ def prune(
         eval_dataset: one data set, or several by name.
         args: TrainingArguments of the main training phase; its `output_dir` holds the checkpoints of all phases. A
             folder that is not named is temporary.
+        budget: how much may stay, instead of `k`: `Budget(params=0.7)`, `Budget(speedup=2)` and the like.
+        parts: what may go: "heads", "ffn" (neurons of feed-forward layers) or "all"; by default heads for a number of
+            heads, and all for any other budget.
         plan: trained or not, repair, recovery, distillation, resuming; its fields may also be given as keyword
             arguments.
         constraints: further demands on the selection.
@@ -68,24 +74,31 @@ def prune(
         **options: fields of `Plan`; anything else goes to the trainer: data_collator, compute_metrics,
             processing_class, callbacks, ...
     """
+    if k is not None and budget is not None:
+        raise TypeError("`k` and `budget` both say how much may stay; give one of them.")
     plan = _planned(plan, {name: options.pop(name) for name in PLAN_FIELDS & options.keys()})
     _check_inputs(plan, constraints, train_dataset)
     with _in_folder(args) as named:
         check_weights(unwrap(model))
         bench = Bench(unwrap(model), (train_dataset, eval_dataset), named, plan, trainer_class, score, options)
-        sites = discover(bench.model, unit)
         content = {"given": type(bench.model).__name__, CONTENT: of_model(bench.model)}
         bench.asked = {"method": describe_method(None), "model": content}
-        run = Run(bench, describe_model(bench.model, sites))
-        if k is None and constraints is not None:
-            raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
-        if k is None:
-            return run.unpruned(sites)
-        goal = Goal(k, sites, constraints, unit)
-        goal.kept(torch.zeros(goal.total))  # an impossible k or constraint is refused before hours of training
-        if k == goal.total:
-            return run.unpruned(sites)
-        return run.pruned(as_method(method or default(plan.trained and not plan.pipelined), outline=plan.outline), goal)
+        asked = k if budget is None else budget
+        if asked is None:
+            if constraints is not None:
+                raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
+            return _unpruned(bench, unit)
+        goal = aimed(bench.model, asked, parts, constraints, unit)
+        if goal.limit >= goal.whole and goal.costs is None:
+            return _unpruned(bench, unit)
+        chosen = as_method(method or default(plan.trained and not plan.pipelined), outline=plan.outline)
+        chosen.check(goal)
+        return Run(bench, describe_model(bench.model, goal.sites)).pruned(chosen, goal)
+
+
+def _unpruned(bench: Bench, unit: str) -> PruneResult:
+    sites = discover(bench.model, unit)
+    return Run(bench, describe_model(bench.model, sites)).unpruned(sites)
 
 
 def _planned(plan: Plan | None, fields: Mapping[str, Any]) -> Plan:

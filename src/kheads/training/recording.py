@@ -14,7 +14,9 @@ import torch
 import transformers
 from torch import nn
 
-from kheads.blocks.site import Site, total
+from kheads.anatomy import discover
+from kheads.blocks.kept import Kept
+from kheads.blocks.site import Site, part, total
 from kheads.methods.base import Method
 from kheads.methods.look import Look
 from kheads.methods.registry import BUILT_IN, UNPRUNED, key_of
@@ -43,9 +45,28 @@ def describe_look(method: Method | None, pipelined: bool) -> dict[str, Any]:
 
 
 def describe_model(model: nn.Module, sites: Sequence[Site]) -> dict[str, Any]:
-    """Heads, where they lie, and size."""
+    """Heads, and neurons where these are chosen from, too; where they lie, and size."""
     lie = [{"name": site.name, "kind": site.kind, "count": site.count} for site in sites]
-    return {"heads": total(sites), "sites": lie, **size_of(model)}
+    chosen = [site for site in sites if part(site) == "heads"]
+    neurons = total(site for site in sites if part(site) == "ffn")
+    counts = {"heads": total(chosen or discover(model)), **({"neurons": neurons} if neurons else {})}
+    return {**counts, "sites": lie, **size_of(model)}
+
+
+def describe_kept(kept: Kept, before: Mapping[str, Any]) -> dict[str, int]:
+    """How many heads stay, and neurons where these were chosen from, too.
+
+    Args:
+        kept: the blocks that stay.
+        before: what `describe_model` says of the model that was given.
+    """
+    blocks = kept.to_dict()
+    of = {
+        kind: [site for site in before["sites"] if (site["kind"] == "ffn") == (kind == "ffn")] for kind in ("", "ffn")
+    }
+    counts = {kind: sum(len(blocks.get(site["name"], ())) for site in sites) for kind, sites in of.items()}
+    heads = counts[""] if of[""] else before["heads"]
+    return {"heads": heads, **({"neurons": counts["ffn"]} if of["ffn"] else {})}
 
 
 def size_of(model: nn.Module) -> dict[str, int]:

@@ -76,7 +76,7 @@ class PruneResult:
             "kept": self.kept.to_dict(),
             "scores": self.scores.tolist(),
             "before": self.before,
-            "after": {"heads": len(self.kept), **recording.size_of(self.model)},
+            "after": {**recording.describe_kept(self.kept, self.before), **recording.size_of(self.model)},
             "report": self.report,
             "history": self.history,
             "versions": recording.versions(),
@@ -88,9 +88,11 @@ class PruneResult:
         after = recording.size_of(self.model)["parameters"]
         before = self.before["parameters"]
         method = recording.describe_method(self.method)["name"]
+        kept = recording.describe_kept(self.kept, self.before)
+        stays = " and ".join(f"{number:,} of {self.before[name]:,} {name}" for name, number in kept.items())
         return "\n".join(
             (
-                f"PruneResult: {len(self.kept)} of {self.before['heads']} heads kept, chosen by {method}",
+                f"PruneResult: {stays} kept, chosen by {method}",
                 f"  parameters: {before:,} before, {after:,} after ({100 * (after / before - 1):+.1f} %)",
                 f"  unpruned:   {self._shown('unpruned') or 'not measured; baseline=True trains it as long'}",
                 f"  pruned:     {self._shown('recovered') or self._shown('pruned') or 'no evaluation data'}",

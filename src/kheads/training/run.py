@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from accelerate import PartialState
 from torch import Tensor, nn
 
 from kheads.anatomy import discover
+from kheads.blocks.budget import Budget
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import Site
+from kheads.measuring.meeting import meet
 from kheads.methods.base import Evidence, Goal, Learned, Method, as_steps
 from kheads.methods.finite import check_told_apart, check_weights
 from kheads.methods.phases import (
@@ -36,7 +38,7 @@ from kheads.surgery.repair.refit import repair
 from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
 from kheads.training.learned_gates import LearnedGates
-from kheads.training.progress import progress
+from kheads.training.progress import progress, say
 from kheads.training.recording import FURTHER, describe_method
 from kheads.training.result import PruneResult
 
@@ -75,7 +77,12 @@ class Run:
         phases = method.phases(plan.outline)
         _check_phases(phases, method, self.bench)
         self.method, self.goal = method, goal
-        self.bench.asked |= {"k": goal.k, "constraints": goal.constraints, "unit": goal.unit}
+        budget = goal.budget
+        if isinstance(budget, int):
+            self.bench.asked |= {"k": budget}
+        else:
+            self.bench.asked |= {"budget": asdict(budget), "parts": goal.parts}
+        self.bench.asked |= {"constraints": goal.constraints, "unit": goal.unit}
         self.bench.asked |= {"method": describe_method(method), "repair": plan.repair, "distil": _told(plan.distil)}
         self.report["trains_model"] = not starts_from_trained(phases)
         self.measure_first()
@@ -201,7 +208,7 @@ class Run:
     def estimate(self) -> None:
         """Scores the blocks of the model as it is."""
         examples = self._examples(self.bench.plan.estimate_examples, *ESTIMATE)
-        self._count_gradients(len(examples) * self.method.passes(self.goal.total, self.goal.k))
+        self._count_gradients(len(examples) * self.method.passes(self.goal))
         known = self.known_scores()
         if known is not None:
             self.scores = known
@@ -233,13 +240,13 @@ class Run:
         """Selects, removes, and checks that the removed model predicts what the masked model predicts."""
         model, plan = self.bench.model, self.bench.plan
         check_weights(model)
-        kept = self.goal.kept(self.scores)
         check_told_apart(self.scores)
+        kept = self.choose()
         phases = self.method.phases(plan.outline)
         if trains_first(phases):
             self.remember_original(phases)
         mask = kept.mask(self.goal.sites, device=model.device)
-        with gated(model, mask, self.goal.unit):
+        with gated(model, mask, self.goal.unit, self.goal.parts):
             self.metrics["masked"], masked = self.bench.evaluate()
         if plan.whole is not None and PartialState().is_main_process:
             save(model, plan.whole, tokenizer=self.bench.options.get("processing_class"), overwrite=True)
@@ -248,6 +255,25 @@ class Run:
         self.report["largest_difference"] = _check_equal(masked, pruned, model.dtype)
         self.report["ghosts"] = list(ghosts(model))
         self.kept = kept
+
+    def choose(self) -> Kept:
+        """The blocks that stay; a budget is measured on a model of that size, and notes what was reached."""
+        goal: Goal = self.goal
+        if goal.costs is None or not isinstance(goal.budget, Budget):
+            return goal.kept(self.scores)
+
+        def within(budget: Budget) -> Kept:
+            return replace(goal, budget=budget).kept(self.scores)
+
+        with self.bench.timed("meet"):
+            met = meet(self.bench.model, within, goal.budget, goal.costs, tell=self.tell)
+        self.report["budget"] = met.to_dict()
+        return met.kept
+
+    def tell(self, text: str) -> None:
+        """Says what is being done, where people are looking."""
+        if not self.bench.args.disable_tqdm and PartialState().is_main_process:
+            say(text)
 
     def repair(self) -> None:
         """Lets what is left make up for what is gone."""
@@ -285,7 +311,7 @@ class Run:
     def result(self, kept: Kept) -> PruneResult:
         """Everything that was found out."""
         model, bench = self.bench.model, self.bench
-        own = {"seconds": bench.seconds, "remarks": bench.remarks, "kept_by_kind": kept.by_kind(discover(model))}
+        own = {"seconds": bench.seconds, "remarks": bench.remarks, "kept_by_kind": _heads_by_kind(model, kept)}
         return PruneResult(
             model=model.eval(),
             kept=kept,
@@ -317,6 +343,13 @@ class Run:
         if self.bench.plan.gate_steps is not None:
             return {"max_steps": self.bench.plan.gate_steps}
         return {"max_steps": -1, "num_train_epochs": 1}
+
+
+def _heads_by_kind(model: nn.Module, kept: Kept) -> dict[str, list[list[int]]]:
+    """The heads that stay, layer by layer; of attentions that nothing was chosen from, all."""
+    heads, chosen = discover(model), kept.to_dict()
+    staying = {site.name: chosen.get(site.name, range(site.count)) for site in heads}
+    return Kept.from_dict(staying).by_kind(heads)
 
 
 def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None:

@@ -30,6 +30,7 @@ from transformers import (
 from transformers.trainer_utils import TrainOutput
 
 from kheads.blocks.kept import Kept
+from kheads.blocks.site import part
 from kheads.storage.disk import told
 from kheads.training.asked import refuse_other
 from kheads.training.batching import TokenBatches
@@ -360,11 +361,15 @@ class GatedTrainerMixin(_Base):
     # ---------------------------------------------------------------------------------------- logs and checkpoints
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Adds the state of the gates; the hard subset goes into the history, which trackers need not understand."""
+        """Adds the state of the gates; the hard subset goes into the history, which trackers need not understand.
+
+        Of heads alone: neurons are thousands, and the record has those that stay in the end.
+        """
         if self.gates is None or "loss" not in logs:
             super().log(logs, *args, **kwargs)
             return
-        kept = self.gates.kept()
+        blocks = self.gates.kept().to_dict()
+        kept = Kept.from_dict({site.name: blocks[site.name] for site in self.gates.sites if part(site) == "heads"})
         before = self._logged or self._last_logged() or kept
         changed = len(set(kept) - set(before))
         super().log({**logs, **self.gates.status(), "heads_changed": changed}, *args, **kwargs)

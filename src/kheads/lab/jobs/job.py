@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from kheads.blocks.budget import Budget, read_batch
 from kheads.blocks.constraints import Constraints
-from kheads.blocks.fields import Count, OneOf, Positive, Range, Seed, Text, Whole, check_fields
+from kheads.blocks.fields import Count, NotNegative, OneOf, Part, Positive, Range, Seed, Text, Whole, check_fields
 from kheads.lab.jobs.catalogue import task_of
 from kheads.lab.options import build
 from kheads.methods.phases import Estimate, LearnGates, Outline, Phase, Repair, Train
@@ -27,6 +28,8 @@ SCHEDULES = (
     "constant_with_warmup",
     "inverse_sqrt",
 )
+AMOUNTS = ("k", "speedup", "smaller", "flops", "max_ms")  # ways to say how much may stay
+OF_BUDGETS = ("parts", "at", "threads")
 # Fields of a job that cannot both be asked for.
 OPPOSITES = (
     ("trained", "fresh"),
@@ -40,7 +43,15 @@ class Job:
 
     Attributes:
         model: A folder, a hub name, minilm (embedded), or a size of new translator: tiny, small, iwslt.
-        k: Keep this many heads, by default all.
+        k: Keep this many heads, or this share of them, by default all.
+        speedup: Make it this many times as fast on this machine.
+        smaller: Remove this share of the parameters.
+        flops: Keep this share of the FLOPs of a batch, or this many.
+        max_ms: Make a batch take at most this many milliseconds on this machine.
+        at_most: Make it as small as it can be at most this many points worse; percent where lower is better.
+        parts: What may go: heads, ffn (neurons) or all; by default heads with -k, and all with any other budget.
+        at: The batch that speedup, flops and max_ms are about, as in 8x128, the default.
+        threads: Threads of the CPU that speedup and max_ms are about; by default as many as torch uses.
         method: How to choose the heads: one of `kheads methods`, none, or yours as module:Class; by default dsp, and
             surgeon for a model that is trained already.
         method_options: Fields of the method that differ from its defaults.
@@ -77,12 +88,12 @@ class Job:
         save_steps: Write a checkpoint every this many steps.
         logging_steps: Log loss and chosen heads every this many steps.
         eval_steps: Evaluate the chosen heads every this many steps; by default only at the end.
-        constraints: What else the selection must satisfy: min_per_site, uniform, protected, quotas.
+        constraints: What else the selection must satisfy: min_per_site, uniform, protected, quotas, multiple_of.
         unit: A head is a group or a query; matters where query heads share keys and values.
     """
 
     model: Text
-    k: Count | None = None
+    k: Count | Part | None = None
     method: Text | None = None
     method_options: Mapping[str, Any] = field(default_factory=dict)
     pipelined: bool = False
@@ -119,10 +130,29 @@ class Job:
     eval_steps: Count | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
     unit: Annotated[str, OneOf(("group", "query"))] = "group"
+    speedup: Annotated[float, Range(above=1)] | None = None
+    smaller: Part | None = None
+    flops: Count | Part | None = None
+    max_ms: Positive | None = None
+    at_most: NotNegative | None = None
+    parts: Annotated[str, OneOf(("heads", "ffn", "all"))] | None = None
+    at: Text | None = None
+    threads: Count | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         build(Constraints, self.constraints, "constraints")
+        given = [name for name in (*AMOUNTS, "at_most") if getattr(self, name) is not None]
+        if len(given) > 1:
+            named = " and ".join(f"`{name}`" for name in given)
+            raise ValueError(f"{named} each say how much may stay; give one of them.")
+        if self.at_most is not None and self.threads is not None:
+            raise ValueError("`threads` is for `speedup` and `max_ms`; leave it out.")
+        nothing = self.budget is None and self.at_most is None
+        if nothing and (unused := [name for name in OF_BUDGETS if getattr(self, name) is not None]):
+            raise ValueError(f"`{unused[0]}` belongs to a budget; give one, such as `speedup`, or leave it out.")
+        if self.parts not in (None, "heads") and self.k is not None:
+            raise ValueError("`k` counts heads and leaves neurons alone; leave out `parts`, or give another budget.")
         counted = "batch_size" not in task_of(self.task).unused
         if counted and self.batch_size % self.accumulate:
             raise ValueError(
@@ -131,6 +161,33 @@ class Job:
         for one, other in OPPOSITES:
             if getattr(self, one) and getattr(self, other):
                 raise ValueError(f"`{one}` and `{other}` contradict each other; give one of them.")
+
+    @property
+    def budget(self) -> int | Budget | None:
+        """How much may stay: a number of heads, or a budget; None is everything."""
+        batch = None if self.at is None else read_batch(self.at)
+        if self.speedup is not None:
+            return Budget(speedup=self.speedup, at=batch, threads=self.threads)
+        if self.max_ms is not None:
+            return Budget(ms=self.max_ms, at=batch, threads=self.threads)
+        if self.flops is not None:
+            return Budget(flops=self.flops, at=batch, threads=self.threads)
+        if self.smaller is not None:
+            return Budget(params=1 - self.smaller, at=batch, threads=self.threads)
+        return Budget(heads=self.k, at=batch, threads=self.threads) if isinstance(self.k, float) else self.k
+
+    @property
+    def choosing_from(self) -> str:
+        """Which parts of the model are chosen from: heads, ffn or all."""
+        budget = self.budget
+        return self.parts or ("all" if isinstance(budget, Budget) and budget.currency != "heads" else "heads")
+
+    def counted(self, heads: int) -> Job:
+        """The job once it is known how many heads there are: a share of them is a number then."""
+        budget = self.budget
+        if not isinstance(budget, Budget) or budget.currency != "heads":
+            return self
+        return replace(self, k=int(budget.limit(heads)))
 
     @property
     def method_name(self) -> str:
@@ -147,8 +204,11 @@ class Job:
         if self.method == UNPRUNED:
             return None
         cls = find(self.method_name)
-        if self.k is None:
-            raise ValueError(f"The method {self.method_name} needs `k`, the number of heads to keep.")
+        if self.budget is None:
+            raise ValueError(
+                f"The method {self.method_name} needs `k`, the number of heads to keep, or another budget, such as "
+                "`speedup` or `smaller`."
+            )
         return cls.configured(self.method_options, self.task, self.outline)
 
     def phases(self) -> tuple[Phase, ...]:

@@ -16,9 +16,10 @@ from transformers import TrainingArguments, set_seed
 from transformers.integrations import integration_utils
 
 from kheads.anatomy import discover
+from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.kept import Kept
-from kheads.blocks.site import Site
+from kheads.blocks.site import Site, total
 from kheads.lab.jobs.catalogue import task_of
 from kheads.lab.jobs.job import Job, never_read, refuse_unread, unread
 from kheads.lab.jobs.prepared import Prepared
@@ -92,10 +93,10 @@ def run(
         everyone.wait_for_everyone()
         set_seed(job.seed)  # what a task adds to a pretrained model starts at random
         prepared = prepare(job)
-        job = work.job.settled(prepared.able)
+        job = work.job.settled(prepared.able).counted(total(discover(prepared.model, work.job.unit)))
         refuse_unread(job, unread(job))
         work = dataclasses.replace(work, job=job)
-        sites = discover(prepared.model, job.unit)
+        sites = discover(prepared.model, job.unit, job.choosing_from)
         asked = asked_of(job, prepared.model, everyone.num_processes, scores)
         record = work.finished(asked) if whole is None or whole.is_dir() else None
         everyone.wait_for_everyone()
@@ -123,15 +124,18 @@ def _carry_out(
         work.open(asked)
     everyone.wait_for_everyone()
     method = job.chosen()
+    asked_for = None if method is None else job.budget
     result = prune(
         prepared.model,
-        None if method is None else job.k,
+        None if isinstance(asked_for, Budget) else asked_for,
         method,
         prepared.train,
         prepared.evals,
         given,
+        budget=asked_for if isinstance(asked_for, Budget) else None,
+        parts=job.parts,
         plan=plan,
-        constraints=_constraints(job, discover(prepared.model, job.unit)),
+        constraints=_constraints(job, discover(prepared.model, job.unit, job.choosing_from)),
         unit=job.unit,
         trainer_class=prepared.trainer_class,
         score=prepared.score,

@@ -1,4 +1,4 @@
-"""Which K to take: the smallest that is good enough, or the largest that a budget allows, from what was measured."""
+"""Which K or budget to take: the smallest that is good enough, or the largest that fits, from what was measured."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kheads.lab.report.budget_quality import spots
 from kheads.lab.report.efficiency import by_k, fitting, interpolate, mean
 from kheads.lab.report.pooling import by_first, count_of
-from kheads.lab.report.results import Results
+from kheads.lab.report.results import Results, Run
 from kheads.lab.terminal import metric as written
 from kheads.measuring.statistics import Interval
 
@@ -19,14 +20,15 @@ SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
 
 @dataclass(frozen=True)
 class Option:
-    """One K with the method that is best there.
+    """One K, or one budget, with the method that is best there.
 
     Attributes:
-        k: the number of heads.
+        k: the number of heads; of a budget those that it left, mean over seeds.
         method: the best method's name; None where no run has that K.
         quality: its headline metric over seeds.
         parameters: of the model with K heads; None where not known.
         ms: milliseconds of a batch; None where not measured.
+        budget: what was asked for, in words; None where heads were counted.
     """
 
     k: int
@@ -34,11 +36,17 @@ class Option:
     quality: Interval | None
     parameters: float | None
     ms: float | None
+    budget: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as: K = 12, or: 2 times as fast."""
+        return f"K = {self.k}" if self.budget is None else self.budget
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The K to take, why, and what else there was."""
+    """The K or budget to take, why, and what else there was."""
 
     option: Option
     why: str
@@ -52,12 +60,14 @@ class Choice:
 def options(results: Results, method: str | None = None) -> tuple[Option, ...]:
     """Every K that was run, or measured where nothing was run, with the best method there; rising K.
 
+    Budgets that were run stand among them, one for each method, by rising size.
+
     Args:
         results: what was measured.
         method: only this method, by its key; the best one at each K if not given.
     """
     means = {variant: by_first(results.qualities(runs)) for variant, runs in results.compared.items()}
-    keys = sorted({variant.key for variant in means})
+    keys = sorted({variant.key for variant in means} | {run.key for run in results.budgeted})
     if method is not None and method not in keys:
         raise ValueError(f"`--method` must be one of {', '.join(keys) or '(none: there are no runs)'}; got {method!r}.")
     chosen = {results.look(variant).label: found for variant, found in means.items() if method in (None, variant.key)}
@@ -71,15 +81,41 @@ def options(results: Results, method: str | None = None) -> tuple[Option, ...]:
     for k in ks:
         name, quality = _best(chosen, k, results.sign)
         found.append(Option(k, name, quality, interpolate(sizes, k), interpolate(times, k)))
-    return tuple(found)
+    if not results.budgeted:
+        return tuple(found)
+    return tuple(sorted((*found, *_budgets(results, method)), key=lambda option: option.parameters or 0.0))
+
+
+def _budgets(results: Results, method: str | None) -> list[Option]:
+    """What every budget came to; its size and time are those of its records."""
+    kept = [spot for spot in spots(results) if spot.runs[0].budget and method in (None, spot.runs[0].key)]
+    return [
+        Option(
+            round(mean([float(run.record["after"]["heads"]) for run in spot.runs])),
+            spot.look.label,
+            spot.quality,
+            mean([float(run.record["after"]["parameters"]) for run in spot.runs]),
+            _milliseconds(spot.runs),
+            spot.asked,
+        )
+        for spot in kept
+    ]
+
+
+def _milliseconds(runs: Sequence[Run]) -> float | None:
+    """What a batch was found to take; None where no time was asked for."""
+    timed = [run.report.get("budget") or {} for run in runs if run.budget and run.budget.name == "max_ms"]
+    found = [float(one["reached"]["value"]) for one in timed if "reached" in one]
+    return mean(found) if found else None
 
 
 def at_least(results: Results, quality: float, method: str | None = None) -> Choice:
-    """The smallest K whose mean quality is good enough."""
+    """The smallest K, or the smallest model where budgets were run, whose mean quality is good enough."""
     found = [option for option in options(results, method) if option.quality is not None]
     sign, name = results.sign, results.metric
     if not found:
         raise ValueError("No run says what quality a K reaches; run `kheads sweep` first.")
+    thing = _thing(results)
     if quality > 1 and all(option.quality and option.quality.mean <= 1 for option in found):
         raise ValueError(
             f"`--at-least` must be a share, because {name} is one: {quality / 100:g} rather than {quality:g}."
@@ -88,25 +124,26 @@ def at_least(results: Results, quality: float, method: str | None = None) -> Cho
     wanted = written(name, quality)
     if not good:
         best = max(found, key=lambda option: sign * (option.quality.mean if option.quality else math.nan))
-        raise ValueError(f"No K that was run reaches {name} {wanted}; the best is {_told(best, name)}.")
+        raise ValueError(f"No {thing} that was run reaches {name} {wanted}; the best is {_told(best, name)}.")
     option = good[0]
-    why = [f"The smallest K whose mean {name} on {results.evaluation} reaches {wanted}: {_told(option, name)}."]
-    below = [other for other in found if other.k < option.k]
+    why = [f"The smallest {thing} whose mean {name} on {results.evaluation} reaches {wanted}: {_told(option, name)}."]
+    place = found.index(option)
+    below = found[:place]
     if below:
         why.append(f"The next smaller one does not: {_told(below[-1], name)}.")
-    above = [str(other.k) for other in found if other.k > option.k and other not in good]
+    above = [other for other in found[place + 1 :] if other not in good]
     if above:
-        why.append(f"Careful: larger ones that do not reach it are K = {', '.join(above)}.")
+        why.append(f"Careful: larger ones that do not reach it are {_names(above)}.")
     why.append(_sureness(option, quality, sign, wanted))
     return Choice(option, " ".join(why), tuple(found))
 
 
 def within(results: Results, most: float, what: str, method: str | None = None) -> Choice:
-    """The largest K within a budget.
+    """The largest K, or the largest model where budgets were run, within a limit.
 
     Args:
         results: what was measured.
-        most: the budget.
+        most: the limit.
         what: "ms" or "parameters".
         method: as for `options`.
     """
@@ -114,21 +151,22 @@ def within(results: Results, most: float, what: str, method: str | None = None) 
     unit, form = {"ms": ("milliseconds", ".4g"), "parameters": ("parameters", ",.0f")}[what]
     known = [option for option in found if getattr(option, what) is not None]
     if not known:
-        raise ValueError(f"The results do not say how many {unit} a K takes; {_remedy(results, what)}.")
+        raise ValueError(f"The results do not say how many {unit} a {_thing(results)} takes; {_remedy(results, what)}.")
     good = [option for option in known if getattr(option, what) <= most]
     if not good:
         least = min(known, key=lambda option: getattr(option, what))
         raise ValueError(
-            f"No K fits into {most:{form}} {unit}; the least is {getattr(least, what):{form}} at K = {least.k}."
+            f"No {_thing(results)} fits into {most:{form}} {unit}; the least is {getattr(least, what):{form}} at "
+            f"{least.name}."
         )
-    option = max(good, key=lambda one: one.k)
-    why = [f"The largest K within {most:{form}} {unit}: {getattr(option, what):{form}}."]
-    beyond = [other for other in known if other.k > option.k]
+    option = good[-1]
+    why = [f"The largest {_thing(results)} within {most:{form}} {unit}: {getattr(option, what):{form}}."]
+    beyond = known[known.index(option) + 1 :]
     if beyond:
-        why.append(f"The next larger one, K = {beyond[0].k}, takes {getattr(beyond[0], what):{form}}.")
+        why.append(f"The next larger one, {beyond[0].name}, takes {getattr(beyond[0], what):{form}}.")
     if option.quality is not None:
         why.append(f"Best {results.metric} on {results.evaluation} there: {_told(option, results.metric)}.")
-    if what == "ms":
+    if what == "ms" and option.budget is None:
         why.append(_timing(results, option.k))
     return Choice(option, " ".join(why), tuple(found))
 
@@ -154,12 +192,23 @@ def _told(option: Option, metric: str) -> str:
     """Such as: K = 12, Joint DSP, 81.2 % [80.6 %, 81.9 %] over 3 seeds."""
     interval = option.quality
     if interval is None:
-        return f"K = {option.k}"
+        return option.name
     ends = (
         f" [{written(metric, interval.low)}, {written(metric, interval.high)}]" if math.isfinite(interval.low) else ""
     )
     seeds = count_of(interval.count, "seed")
-    return f"K = {option.k}, {option.method}, {written(metric, interval.mean)}{ends} over {seeds}"
+    return f"{option.name}, {option.method}, {written(metric, interval.mean)}{ends} over {seeds}"
+
+
+def _thing(results: Results) -> str:
+    return "model" if results.budgeted else "K"
+
+
+def _names(found: Sequence[Option]) -> str:
+    """Such as: K = 12, 24; or one by one where there are budgets."""
+    if all(option.budget is None for option in found):
+        return f"K = {', '.join(str(option.k) for option in found)}"
+    return ", ".join(option.name for option in found)
 
 
 def _sureness(option: Option, quality: float, sign: int, wanted: str) -> str:
@@ -195,6 +244,8 @@ def _remedy(results: Results, what: str) -> str:
 
 def _plain(option: Option) -> dict[str, Any]:
     plain = dataclasses.asdict(option)
+    if option.budget is None:
+        del plain["budget"]
     if option.quality is not None:
         plain["quality"] = {
             name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(option.quality).items()

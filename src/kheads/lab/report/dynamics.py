@@ -29,7 +29,9 @@ def joint_runs(results: Results, annealed: bool) -> list[Run]:
 def chosen_shares(run: Run) -> dict[int, float]:
     """By step: the share of the heads chosen then that are kept in the end."""
     final = run.kept
-    entries = [(int(entry["step"]), heads_in(entry["kept"])) for entry in run.log() if "kept" in entry]
+    heads_of = {column.site for column in run.columns}
+    logged = [(int(entry["step"]), entry["kept"]) for entry in run.log() if "kept" in entry]
+    entries = [(step, heads_in({site: kept[site] for site in kept if site in heads_of})) for step, kept in logged]
     return {step: len(heads & final) / len(heads) for step, heads in entries if heads}
 
 

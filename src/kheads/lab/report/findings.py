@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kheads.lab.report.budget_quality import spots
 from kheads.lab.report.efficiency import by_k, mean
 from kheads.lab.report.pooling import by_first, count_of, listed
 from kheads.lab.report.quality import shown
@@ -22,8 +23,27 @@ def findings(results: Results) -> list[str]:
     """How good the best models are, who leads where, and how sure that is; speed where nothing else was measured."""
     standings = _standings(results)
     if not standings:
-        return _speed(results)
+        return _budgets(results) or _speed(results)
     return [told for told in (_losses(results, standings), _leaders(results, standings), _sureness(standings)) if told]
+
+
+def _budgets(results: Results) -> list[str]:
+    """What the best model of the largest and of the smallest size is worth, beside the unpruned one."""
+    found = spots(results)
+    if not found:
+        return []
+    unpruned = results.unpruned()
+    whole = mean_interval(list(unpruned.values())).mean if unpruned else None
+    ends = {spot.asked: spot for spot in (found[-1], found[0])}.values()
+    told = "; ".join(
+        f"{spot.look.label}, {spot.asked}, with {spot.kept:.0f} % of the parameters, "
+        f"{_reached(results, spot.quality.mean, whole)}"
+        for spot in ends
+    )
+    what = f"{_name(results)} on {results.evaluation}"
+    if whole is None:
+        return [f"The largest and the smallest model: {told}. The numbers are {what}."]
+    return [f"Unpruned, {what} is {_written(results, whole)}. The largest and the smallest model: {told}."]
 
 
 def _standings(results: Results) -> dict[int, Standing]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kheads.lab import packing
-from kheads.lab.report.sites import Column, columns_of
+from kheads.lab.report.budgets import Asked, budget_of
+from kheads.lab.report.sites import Column, columns_of, feeds_of
 from kheads.lab.report.style import hollow, look_in, with_colours
 from kheads.lab.shape import EACH, EFFICIENCY, NUMBER_OR_NONE, RECORD, RUN, check
 from kheads.methods.look import Look
@@ -102,6 +103,11 @@ class Run:
         """How many heads were asked for; all of them for the unpruned baseline."""
         return self.total if self.about["k"] is None else int(self.about["k"])
 
+    @cached_property
+    def budget(self) -> Asked | None:
+        """What was asked for, where it is no number of heads."""
+        return budget_of(self.record)
+
     @property
     def seed(self) -> int:
         """Its seed."""
@@ -120,12 +126,18 @@ class Run:
     @property
     def kept(self) -> set[tuple[str, int]]:
         """The heads that stay."""
-        return heads_in(self.record["kept"])
+        neurons = {column.site for column in self.feeds}
+        return heads_in({site: heads for site, heads in self.record["kept"].items() if site not in neurons})
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Its attention modules by layer and kind."""
         return columns_of(self.record)
+
+    @cached_property
+    def feeds(self) -> tuple[Column, ...]:
+        """Its feed-forward modules by layer, where neurons were chosen from."""
+        return feeds_of(self.record)
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -178,10 +190,11 @@ class Results:
     Attributes:
         folder: where they are: a folder, or a packed file.
         sweep: the sweep's expanded config.
-        runs: the finished runs.
+        runs: the finished runs that were asked for a number of heads, or for all.
         failed: what the sweep says of those that failed.
         efficiency: efficiency experiments, one for each model.
         evaluation: the evaluation set that figures and claims report.
+        budgeted: the finished runs that were asked for a budget of parameters, FLOPs or time.
     """
 
     folder: Path
@@ -190,11 +203,17 @@ class Results:
     failed: tuple[Mapping[str, Any], ...]
     efficiency: tuple[Mapping[str, Any], ...]
     evaluation: str
+    budgeted: tuple[Run, ...] = ()
+
+    @property
+    def finished(self) -> tuple[Run, ...]:
+        """All finished runs, whatever they were asked for."""
+        return (*self.runs, *self.budgeted)
 
     @property
     def metric(self) -> str:
         """The headline metric."""
-        return str(self.runs[0].record["metric"]) if self.runs else "quality"
+        return str(self.finished[0].record["metric"]) if self.finished else "quality"
 
     @property
     def sign(self) -> int:
@@ -204,13 +223,13 @@ class Results:
     @property
     def total(self) -> int:
         """The heads of the unpruned model; 0 without runs."""
-        return self.runs[0].total if self.runs else 0
+        return self.finished[0].total if self.finished else 0
 
     @cached_property
     def looks(self) -> dict[str, Look]:
         """Each method's look by key, in their usual order; every one has a colour."""
         first: dict[str, Run] = {}
-        for run in self.runs:
+        for run in self.finished:
             first.setdefault(run.key, run)
         ordered = sorted(first.values(), key=lambda run: (run.rank, run.key))
         return with_colours({run.key: run.look for run in ordered if run.key != NONE})
@@ -260,7 +279,7 @@ class Results:
     def unpruned(self) -> dict[int, float]:
         """The headline metric of the unpruned model by seed: of runs that keep every head, or else what others say."""
         trained = {run.seed: run.quality(self.evaluation) for run in self.runs if run.key == NONE}
-        found = trained or {run.seed: run.quality(self.evaluation, "unpruned") for run in self.runs}
+        found = trained or {run.seed: run.quality(self.evaluation, "unpruned") for run in self.finished}
         return {seed: value for seed, value in found.items() if value is not None}
 
 
@@ -284,7 +303,9 @@ def read(path: Path, evaluation: str | None = None, efficiency: Sequence[Path] =
     failed = tuple(records[name]["run"] for name, state in states.items() if state == "failed")
     sweep = files.get("sweep.json", {"name": path.resolve().name.removesuffix(packing.SUFFIX)})
     measured = [one for found, where in _measured(files, path, efficiency) for one in _efficiency(found, where)]
-    return Results(path, sweep, runs, failed, tuple(measured), _reported(runs, evaluation))
+    counted = tuple(run for run in runs if run.budget is None)
+    budgeted = tuple(run for run in runs if run.budget is not None)
+    return Results(path, sweep, counted, failed, tuple(measured), _reported(runs, evaluation), budgeted)
 
 
 def is_results(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The page of one run: its heads with their scores, its dynamics, before and after, latency."""
+"""The page of one run: its heads with their scores, its neurons, its dynamics, before and after, latency."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SEARCHES = "search-"  # phases that only look for a setting
 def run_page(run: Run, measured: Mapping[str, Any] | None, folder: Path) -> Page:
     """Everything that one run has to show."""
     sections = [
-        Section("heads", "Heads", [head_map(run)]),
+        Section("heads", "Heads", [head_map(run)] if run.columns else []),
+        Section("neurons", "Neurons", [neuron_map(run)] if run.feeds else []),
         Section("result", "Before and after", [before_after(run)]),
         Section("dynamics", "Training dynamics", _dynamics(run)),
         Section("latency", "Latency", latency(measured) if measured else []),
@@ -66,7 +67,7 @@ def head_map(run: Run) -> Figure:
 def _scores_by_site(run: Run) -> dict[str, list[Number]]:
     """The scores lie in the order of the sites; none where nothing was chosen."""
     scores = list(run.record.get("scores") or [])
-    sizes = {column.site: column.heads for column in run.columns}
+    sizes = {column.site: column.heads for column in (*run.columns, *run.feeds)}
     if len(scores) != sum(sizes.values()):
         return {}
     found, begin = {}, 0
@@ -74,6 +75,33 @@ def _scores_by_site(run: Run) -> dict[str, list[Number]]:
         found[site] = scores[begin : begin + sizes[site]]
         begin += sizes[site]
     return found
+
+
+def neuron_map(run: Run) -> Figure:
+    """One cell a layer, coloured by the share of its neurons that are kept."""
+    kept = {column.site: len(run.record["kept"].get(column.site, ())) for column in run.feeds}
+    shares = [100 * kept[column.site] / max(column.heads, 1) for column in run.feeds]
+    texts = [f"{kept[column.site]:,} of {column.heads:,}" for column in run.feeds]
+    heat = Heat(
+        "",
+        [str(column.layer) for column in run.feeds],
+        ["kept"],
+        [[share] for share in shares],
+        [[text] for text in texts],
+        [
+            [f"layer {column.layer}: {text} neurons, {share:.1f} %"]
+            for column, text, share in zip(run.feeds, texts, shares, strict=True)
+        ],
+        ("", "Layer"),
+        top=100.0,
+        unit="% of the neurons",
+    )
+    total = sum(column.heads for column in run.feeds)
+    caption = (
+        "The stronger the colour, the larger the share of a layer's neurons that are kept. Feed-forward layers are "
+        "counted from 0."
+    )
+    return Figure("neurons", f"{sum(kept.values()):,} of {total:,} neurons", [heat], caption)
 
 
 def _note(kind: str, layer: int, head: int, score: Number, kept: set[int]) -> str:
@@ -84,14 +112,10 @@ def _note(kind: str, layer: int, head: int, score: Number, kept: set[int]) -> st
 def before_after(run: Run) -> Table:
     """Heads, size and quality."""
     before, after, metric = run.record["before"], run.record["after"], run.record["metric"]
+    counts = [name for name in ("heads", "neurons", "parameters") if name in before and name in after]
     rows = [
-        ["Heads", f"{before['heads']:,}", f"{after['heads']:,}", _change(before["heads"], after["heads"])],
-        [
-            "Parameters",
-            f"{before['parameters']:,}",
-            f"{after['parameters']:,}",
-            _change(before["parameters"], after["parameters"]),
-        ],
+        [name.capitalize(), f"{before[name]:,}", f"{after[name]:,}", _change(before[name], after[name])]
+        for name in counts
     ]
     if "bytes" in before:
         sizes = [f"{size['bytes'] / 1e6:.1f} MB" for size in (before, after)]
@@ -103,6 +127,8 @@ def before_after(run: Run) -> Table:
             if value is not None:
                 old = "–" if unpruned is None else written(metric, unpruned)
                 rows.append([f"{metric}, {name}{remark}", old, written(metric, value), ""])
+    if run.budget is not None:
+        rows.append(["Budget", run.budget.asked, run.budget.reached, ""])
     whole = "unpruned" in run.record["metrics"]
     caption = "" if whole else "No unpruned model was measured in this run, so there is none to compare with."
     return Table("before-after", "Before and after", ("", "Before", "After", "Change"), rows, caption)
@@ -184,7 +210,14 @@ def _cell_note(cell: Mapping[str, Any], what: str) -> str:
 
 def _setting(run: Run) -> str:
     task = str(run.settings.get("task") or "files")
-    parts = [task, f"{model_name(run)} ({run.total} heads)", steps([run]), seeds([run]), f"on {machines([run.record])}"]
+    parts = [
+        task,
+        f"{model_name(run)} ({run.total} heads)",
+        run.budget.asked if run.budget else "",
+        steps([run]),
+        seeds([run]),
+        f"on {machines([run.record])}",
+    ]
     return f"{', '.join(part for part in parts if part)}."
 
 

@@ -12,7 +12,7 @@ from kheads.lab.report.results import Results, Run
 
 def setting(results: Results) -> str:
     """Task, model, steps, seeds and machine of all runs."""
-    return f"{', '.join(_parts(results, results.runs))}." if results.runs else ""
+    return f"{', '.join(_parts(results, results.finished))}." if results.finished else ""
 
 
 def differing(results: Results, runs: Sequence[Run]) -> str:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kheads.lab.report.budget_quality import budget_figures, budget_table, kept_figure
 from kheads.lab.report.claims import all_claims
 from kheads.lab.report.comparison import comparison_table
 from kheads.lab.report.distribution import agreement_figure, distribution_figure
@@ -33,15 +34,21 @@ def sweep_page(results: Results) -> Page:
         Section(
             "quality", "Quality", _there(quality_figure(results), quality_table(results), comparison_table(results))
         ),
+        Section("budgets", "Budgets", _there(*budget_figures(results), budget_table(results), kept_figure(results))),
         Section("penalty", "Control over K", _there(penalty_figure(results))),
         Section("efficiency", "Speed and size", _there(*efficiency_items(results), tradeoff_figure(results))),
         Section("heads", "Which heads", _there(distribution_figure(results), agreement_figure(results))),
         Section("dynamics", "Training dynamics", _there(*dynamics_figures(results))),
-        Section("claims", "Claims", [all_claims(results)], CLAIMS_TEXT),
+        # The claims are about numbers of heads; a sweep of budgets alone says nothing of any.
+        Section("claims", "Claims", [] if _only_budgets(results) else [all_claims(results)], CLAIMS_TEXT),
         Section("failed", "Failed runs", _there(_failures(results.failed))),
     ]
     name = str(results.sweep.get("name", results.folder.name))
     return Page(name, _lead(results), findings(results), facts(results), sections)
+
+
+def _only_budgets(results: Results) -> bool:
+    return bool(results.budgeted) and not results.compared
 
 
 def _there(*items: Figure | Table | None) -> list[Figure | Table]:
@@ -49,9 +56,9 @@ def _there(*items: Figure | Table | None) -> list[Figure | Table]:
 
 
 def _lead(results: Results) -> str:
-    count = f"{len(results.runs)} run{'s'[: len(results.runs) != 1]}"
+    count = f"{len(results.finished)} run{'s'[: len(results.finished) != 1]}"
     failed = f", {len(results.failed)} failed" if results.failed else ""
-    return f"{count}{failed}: {setting(results)}" if results.runs else "Measurements of speed and size."
+    return f"{count}{failed}: {setting(results)}" if results.finished else "Measurements of speed and size."
 
 
 def _failures(failed: Sequence[Mapping[str, Any]]) -> Table | None:
@@ -65,7 +72,7 @@ def facts(results: Results) -> list[tuple[str, str]]:
     """What was run, with which versions, on what."""
     sweep = results.sweep
     command = sweep.get("command")
-    records = [run.record for run in results.runs] or list(results.efficiency)
+    records = [run.record for run in results.finished] or list(results.efficiency)
     versions = sorted({_versions(record) for record in records if record.get("versions")})
     found = [
         ("Command", shlex.join(map(str, command)) if isinstance(command, list) else str(command or "")),

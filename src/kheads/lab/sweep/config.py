@@ -6,15 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kheads.blocks.fields import check_value
-from kheads.lab.jobs.job import ONLY_PRUNING, Job, unread
+from kheads.blocks.fields import Count, check_value
+from kheads.lab.jobs.job import AMOUNTS, OF_BUDGETS, ONLY_PRUNING, Job, unread
 from kheads.lab.options import Option, check, options_of, suggestion
 from kheads.methods.registry import UNPRUNED, find
 
 JOB_OPTIONS = options_of(Job)
 
 # Fields of a job that the grid gives, and where else they stand in a config.
-GRID_FIELDS = {"k": "k", "seed": "seeds", "method": "methods", "pipelined": "pipelined"}
+GRID_FIELDS = {
+    **{name: name for name in AMOUNTS},
+    "seed": "seeds",
+    "method": "methods",
+    "pipelined": "pipelined",
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Config:
         name: The sweep's name; by default the file's.
         job: Fields of a job that all runs share.
         methods: Fields of each method that differ from its defaults.
-        grid: One table or several: methods, k, seeds, pipelined, and further axes.
+        grid: One table or several: methods, k or a budget (speedup, smaller, flops, max_ms), seeds, pipelined, and
+            further axes.
         keep_models: Keep the models of finished runs.
     """
 
@@ -38,7 +44,9 @@ class Config:
 
 def base_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that all jobs share, checked."""
-    known = {name: option for name, option in JOB_OPTIONS.items() if name not in {"method_options", *GRID_FIELDS}}
+    known = {
+        name: option for name, option in JOB_OPTIONS.items() if name not in {"method_options", "at_most", *GRID_FIELDS}
+    }
     if "model" not in job:
         raise ValueError("[job] needs `model`: a folder, a hub name, or minilm.")
     return checked(job, known, "[job]", GRID_FIELDS)
@@ -76,6 +84,16 @@ def listed(grid: Mapping[str, Any], name: str, hint: Any, default: Any = None) -
     return values
 
 
+def amounts_of(grid: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """How much is to stay in the runs of a grid: K or a budget, by the name of its field, and its values."""
+    named = [name for name in AMOUNTS if name in grid]
+    if len(named) > 1:
+        told = " and ".join(f"`{name}`" for name in named)
+        raise ValueError(f"{told} in one [grid] each say how much may stay; give one of them, or two grids.")
+    name = named[0] if named else "k"
+    return name, listed(grid, name, Count | None if name == "k" else JOB_OPTIONS[name].hint, default=[None])
+
+
 def _values(name: str, values: Any) -> list[Any]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"`{name}` must be a list of values in a grid; got {values!r}.")
@@ -88,7 +106,7 @@ def axes_of(grid: Mapping[str, Any], methods: Sequence[str]) -> dict[str, list[A
     """Further axes by the path of their field: `lr`, `data.train_rows`, `method_options.weight`."""
     flat: dict[str, Any] = {}
     for name, values in grid.items():
-        if name in ("methods", "k", "seeds", "pipelined"):
+        if name in GRID_FIELDS.values():
             continue
         flat |= (
             {f"{name}.{key}": inner for key, inner in values.items()} if isinstance(values, Mapping) else {name: values}
@@ -117,7 +135,7 @@ def concerns(axis: str, method: str, pipelined: bool) -> bool:
     """Whether the axis changes anything for the method; if not, the method runs once for all its values."""
     owner, _, key = axis.rpartition(".")
     if method == UNPRUNED:
-        return (owner or axis) not in ONLY_PRUNING
+        return (owner or axis) not in (*ONLY_PRUNING, *OF_BUDGETS)
     if owner == "method_options":
         return key in method_options(method)
     return axis not in unread(Job("any", k=1, method=method, pipelined=pipelined))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kheads.blocks.fields import Count, Seed, Text
+from kheads.blocks.fields import Seed, Text
 from kheads.lab.jobs.catalogue import data_of
-from kheads.lab.jobs.job import DEFAULTS, Job, unread
+from kheads.lab.jobs.job import AMOUNTS, DEFAULTS, OF_BUDGETS, Job, unread
 from kheads.lab.options import build, check
 from kheads.lab.reading import read_toml
-from kheads.lab.sweep.config import JOB_OPTIONS, Config, axes_of, base_job, concerns, listed, method_tables
+from kheads.lab.sweep.config import JOB_OPTIONS, Config, amounts_of, axes_of, base_job, concerns, listed, method_tables
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import UNPRUNED, find
 
@@ -25,7 +25,7 @@ class Run:
     """One job of a sweep.
 
     Attributes:
-        id: its name, made of what distinguishes it: `dsp-k12-s0-pipelined-annealed_false`.
+        id: its name, made of what distinguishes it: `dsp-k12-s0-pipelined-annealed_false`, `surgeon-speedup2-s0`.
         job: what was asked.
         axes: values of the further axes that concern it.
         model_from: the run whose trained model it starts from; None trains its own.
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def series(self) -> str:
-        """What it has in common with the runs at other K and seeds."""
+        """What it has in common with the runs at other K, budgets and seeds."""
         words = [f"{name}={_word(value)}" for name, value in self.axes.items()]
         return " ".join([*(["pipelined"] if self.job.pipelined else []), self.job.method_name, *words])
 
@@ -79,7 +79,7 @@ class Sweep:
         for run in self.runs:
             values = {
                 "method": run.job.method_name,
-                "k": run.job.k,
+                **{name: getattr(run.job, name) for name in AMOUNTS},
                 "seed": run.job.seed,
                 "pipelined": run.job.pipelined,
             }
@@ -107,14 +107,14 @@ def expand(config: Mapping[str, Any], name: str = "sweep") -> Sweep:
 
     Args:
         config: `job`, fields of `Job` that all runs share; `methods`, fields of each method that differ from its
-            defaults; `grid`, one table or several of `methods`, `k`, `seeds`, `pipelined`, and any field of a job or a
-            method as a further axis; `name`; `keep_models`.
+            defaults; `grid`, one table or several of `methods`, `k` or a budget, `seeds`, `pipelined`, and any field of
+            a job or a method as a further axis; `name`; `keep_models`.
         name: the sweep's name where the config has none.
     """
     asked = build(Config, config, "a sweep")
     grids = [asked.grid] if isinstance(asked.grid, Mapping) else asked.grid
     if not grids:
-        raise ValueError("A sweep needs a [grid] with methods, k and seeds.")
+        raise ValueError("A sweep needs a [grid] with methods, k or a budget, and seeds.")
     base = base_job(asked.job)
     options = method_tables(asked.methods)
     found: dict[str, Run] = {}
@@ -131,7 +131,7 @@ def _expand_grid(base: Mapping[str, Any], options: Mapping[str, Any], grid: Mapp
     methods = listed(grid, "methods", Text)
     learning = {method for method in methods if method != UNPRUNED and find(method).pipelines}
     seeds = listed(grid, "seeds", Seed, default=[0])
-    ks = listed(grid, "k", Count | None, default=[None])
+    amount, amounts = amounts_of(grid)
     kinds = listed(grid, "pipelined", bool, default=[False])
     axes = axes_of(grid, methods)
     for seed, method, pipelined in itertools.product(seeds, methods, kinds):
@@ -140,8 +140,8 @@ def _expand_grid(base: Mapping[str, Any], options: Mapping[str, Any], grid: Mapp
                 raise ValueError(f"`pipelined` is for methods that learn; {method!r} does not.")
             continue
         concerned = {axis: values for axis, values in axes.items() if concerns(axis, method, pipelined)}
-        for k, *values in itertools.product(ks if method != UNPRUNED else [None], *concerned.values()):
-            given = {**base, "seed": seed, "method": method, "k": k, "pipelined": pipelined}
+        for value, *values in itertools.product(amounts if method != UNPRUNED else [None], *concerned.values()):
+            given = {**base, "seed": seed, "method": method, amount: value, "pipelined": pipelined}
             yield from _runs(given, options.get(method, {}), dict(zip(concerned, values, strict=True)))
 
 
@@ -152,7 +152,8 @@ def _runs(given: dict[str, Any], options: Mapping[str, Any], axes: Mapping[str, 
         yield Run(_id(own, axes), own, _named(axes))
         return
     axes_before = {axis: value for axis, value in axes.items() if concerns(axis, UNPRUNED, False)}
-    before = _job({**given, "method": UNPRUNED, "k": None, "pipelined": False}, {}, axes_before)
+    whole = {**given, **dict.fromkeys(AMOUNTS), "method": UNPRUNED, "pipelined": False}
+    before = _job(whole, {}, axes_before)
     unpruned = Run(_id(before, axes_before), before, _named(axes_before))
     yield unpruned
     yield Run(_id(own, axes), own, _named(axes), model_from=unpruned.id)
@@ -166,6 +167,8 @@ def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str
             fields[owner] = {**fields.get(owner, {}), key: value}
         else:
             fields[axis] = value
+    if fields["method"] == UNPRUNED:
+        fields |= dict.fromkeys(OF_BUDGETS)  # nothing is chosen from a model that keeps all
     job = Job(**{name: check(JOB_OPTIONS[name], value, name) for name, value in fields.items()})
     job.chosen()
     data_of(job.task, job.data)
@@ -186,6 +189,9 @@ def _with_scores(runs: Mapping[str, Run]) -> dict[str, Run]:
 
 
 def _serves_every_k(job: Job) -> bool:
+    """Whether its scores are right for other K, too; those of a budget go by what blocks cost, and are its own."""
+    if job.k is None:
+        return False
     method = job.chosen()
     return method is not None and method.serves_every_k(bool(job.constraints), job.eval_steps is not None)
 
@@ -210,7 +216,9 @@ def _short(axis: str) -> str:
 
 
 def _id(job: Job, axes: Mapping[str, Any]) -> str:
-    parts = [_word(job.method_name), *([f"k{job.k}"] if job.k is not None else []), f"s{job.seed}"]
+    asked = [(name, value) for name in AMOUNTS if (value := getattr(job, name)) is not None]
+    parts = [_word(job.method_name), *(f"{name}{_word(value).removesuffix('.0')}" for name, value in asked)]
+    parts.append(f"s{job.seed}")
     parts += ["pipelined"] if job.pipelined else []
     parts += [f"{_short(axis)}_{_word(value)}" for axis, value in axes.items()]
     return "-".join(parts)

@@ -1,41 +1,34 @@
-"""Export: a folder that loads where kheads is not installed, loaded there and compared before it is called done."""
+"""The hub target: a folder that loads with `trust_remote_code` where kheads is not installed."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
-import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from kheads.blocks.kept import Kept
 from kheads.storage.contents import read_json, write_json
 from kheads.storage.export.companions import take_along, without_code
+from kheads.storage.export.target import Exported, ExportError, Order, run_alone
+from kheads.storage.export.trial import given_inputs
 from kheads.storage.marks import MARK
-from kheads.storage.model_folder import CONFIG, GENERATION, fetch, load, write_model
-from kheads.storage.new_folder import check_free, new_folder
-from kheads.storage.probe import probe_inputs, probe_outputs
+from kheads.storage.model_folder import CONFIG, GENERATION, write_model
+from kheads.storage.probe import probe_outputs
 from kheads.storage.weights import INDEX, weight_files
 from kheads.surgery import rebuild
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-TARGETS = ("hub",)
 CODE = "kheads_architecture.py"
 TOLERANCE = 1e-5
 
-# Runs in a new process: kheads cannot be imported there, so the folder has to stand on its own.
+# Runs where kheads cannot be imported, so the folder has to stand on its own.
 CHILD = """
-import sys
-sys.modules["kheads"] = None
 import torch, transformers
 from safetensors.torch import load_file, save_file
 folder, auto_class, inputs, outputs = sys.argv[1:]
@@ -50,48 +43,14 @@ save_file({name: value.contiguous() for name, value in result.items()}, outputs)
 """
 
 
-class ExportError(RuntimeError):
-    """The exported folder does not give what the model gives; nothing was written."""
-
-
-def export(
-    directory: str | Path,
-    out: str | Path,
-    to: str = "hub",
-    overwrite: bool = False,
-    inputs: dict[str, Tensor] | None = None,
-    say: Callable[[str], object] = warnings.warn,
-) -> Path:
-    """Turns a folder that `save` wrote into one that loads elsewhere.
-
-    `to="hub"`: `AutoModel...from_pretrained(out, trust_remote_code=True)` loads it with no kheads installed: one file
-    of code lies beside the weights. Loading is tried in a new process, and the outputs compared, before anything is
-    written to `out`.
-
-    The model is written anew. Of the other files only those of the tokenizer or processor and result.json go along: no
-    code, nothing that names code, nothing behind a link.
-
-    Args:
-        directory: the folder that `save` wrote.
-        out: the folder to make.
-        to: the flavour; "hub" so far.
-        overwrite: replace what is in `out`.
-        inputs: a batch on which to compare, for models whose inputs kheads cannot make up.
-        say: is told in one sentence what was left out, if anything.
-    """
-    if to not in TARGETS:
-        raise ValueError(f"`to` must be one of {', '.join(map(repr, TARGETS))}; got {to!r}.")
-    check_free(out, overwrite, inputs=[directory])
-    source = fetch(directory)
-    model = load(source)
-    with new_folder(out, overwrite, inputs=[source]) as folder:
-        auto_class = _write_hub_folder(model, folder)
-        written = {MARK, CONFIG, GENERATION, CODE, INDEX, *(path.name for path in weight_files(source))}
-        left = take_along(source, folder, written)
-        _verify(model, folder, auto_class, _given(model) if inputs is None else inputs)
-    if left:
-        say(f"Left out of {out}: {', '.join(left)}.")
-    return Path(out)
+def write(order: Order) -> Exported:
+    """Writes the folder and compares what it gives in a new process."""
+    model, folder = order.model, order.folder
+    auto_class = _write_hub_folder(model, folder)
+    written = {MARK, CONFIG, GENERATION, CODE, INDEX, *(path.name for path in weight_files(order.source))}
+    left = take_along(order.source, folder, written)
+    compared = _verify(model, folder, auto_class, given_inputs(model, order.inputs))
+    return Exported((compared,), (f"Left out of the export: {', '.join(left)}.",) if left else ())
 
 
 def _write_hub_folder(model: PreTrainedModel, folder: Path) -> str:
@@ -136,56 +95,54 @@ def _auto_class(model: PreTrainedModel, auto_map: dict[str, str]) -> str:
     return max(names, key=len)
 
 
-def _given(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Made-up inputs that the model takes."""
-    try:
-        inputs = probe_inputs(model)
-        probe_outputs(model, inputs)
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        raise ExportError(
-            f"kheads cannot make up inputs for {type(model).__name__}; pass a batch as `inputs` to `kheads.export`."
-        ) from error
-    return inputs
-
-
-def _verify(model: PreTrainedModel, folder: Path, auto_class: str, inputs: dict[str, Tensor]) -> None:
+def _verify(model: PreTrainedModel, folder: Path, auto_class: str, inputs: Mapping[str, Tensor]) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         files = [str(Path(scratch) / name) for name in ("inputs.safetensors", "outputs.safetensors")]
         save_file({name: value.contiguous() for name, value in inputs.items()}, files[0])
-        environment = {**os.environ, "HF_MODULES_CACHE": scratch, "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, "-I", "-c", CHILD, str(folder.resolve()), auto_class, *files]
-        child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if child.returncode:
-            reason = (child.stderr.strip().splitlines() or ["no message"])[-1]
-            raise ExportError(f"The exported folder does not load in a new process: {reason}")
-        _compare(probe_outputs(model, inputs), load_file(files[1]))
+        arguments = [str(folder.resolve()), auto_class, *files]
+        run_alone(CHILD, arguments, "The exported folder does not load", {"HF_MODULES_CACHE": scratch})
+        return _compare(probe_outputs(model, dict(inputs)), load_file(files[1]))
 
 
-def _compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+def _compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
+    difference = (ours["forward"] - theirs["forward"]).abs().max().item()
     if not torch.allclose(ours["forward"], theirs["forward"], rtol=TOLERANCE, atol=TOLERANCE):
-        difference = (ours["forward"] - theirs["forward"]).abs().max().item()
         raise ExportError(f"The exported model's outputs differ from the model's by {difference:.1e}.")
-    if "generate" in ours and not torch.equal(ours["generate"], theirs["generate"]):
+    if "generate" not in ours:
+        return f"its outputs differ by {difference:.1e} at most"
+    if not torch.equal(ours["generate"], theirs["generate"]):
         raise ExportError("The exported model generates other tokens than the model.")
+    return f"its outputs differ by {difference:.1e} at most, and it generates the same tokens"
 
 
 def _model_card(model: PreTrainedModel, auto_map: dict[str, str]) -> str:
     sites = model.config.kheads["sites"]
-    kept = Kept.from_dict({name: [] if site["ghost"] else site["query"] for name, site in sites.items()})
-    total = sum(site["of"] for site in sites.values())
-    lines = [
-        f"| {name} | {len(heads)} of {sites[name]['of']} | {', '.join(map(str, heads)) or '-'} |"
-        for name, heads in kept.blocks
-    ]
+    neurons = {site: rebuild.unpacked(site, state) for site, state in model.config.kheads.get("neurons", {}).items()}
+    heads = "\n".join(_row(name, site, ", ".join(map(str, _kept(site))) or "-") for name, site in sites.items())
+    feeds = "\n".join(_row(name, site) for name, site in neurons.items())
     return _CARD.format(
         model_class=type(model).__name__,
         auto_class=_auto_class(model, auto_map),
-        kept=len(kept),
-        total=total,
+        kept=_counted(sites, "attention heads") + (f" and {_counted(neurons, 'neurons')}" if neurons else ""),
+        what="heads and neurons" if neurons else "heads",
         parameters=f"{model.num_parameters():,}",
         code=CODE,
-        table="\n".join(lines),
+        table=heads,
+        feeds=_FEEDS.format(table=feeds) if neurons else "",
     )
+
+
+def _kept(site: dict[str, Any]) -> list[int]:
+    return [] if site["ghost"] else list(site["query"])
+
+
+def _counted(sites: dict[str, Any], what: str) -> str:
+    return f"{sum(len(_kept(site)) for site in sites.values())} of {sum(site['of'] for site in sites.values())} {what}"
+
+
+def _row(name: str, site: dict[str, Any], *further: str) -> str:
+    count = f"{len(_kept(site))} of {site['of']}"
+    return f"| {' | '.join([name, count, *further])} |"
 
 
 _CARD = """---
@@ -193,9 +150,9 @@ library_name: transformers
 tags: [head-pruning, kheads]
 ---
 
-# {model_class} with {kept} of {total} attention heads
+# {model_class} with {kept}
 
-The other heads were removed for real with kheads: their weights are gone. {parameters} parameters remain.
+The other {what} were removed for real with kheads: their weights are gone. {parameters} parameters remain.
 
 ```python
 from transformers import {auto_class}
@@ -208,5 +165,10 @@ fails, because the shapes differ from the original's.
 
 | attention | heads kept | which (numbered as in the original) |
 |---|---|---|
+{table}
+{feeds}"""
+_FEEDS = """
+| feed-forward | neurons kept |
+|---|---|
 {table}
 """

@@ -1,0 +1,25 @@
+"""What the library says, in the words of the command line."""
+
+import pytest
+
+from kheads.cli.wording import in_words_of_the_command_line
+
+
+@pytest.mark.parametrize(
+    ("said", "better"),
+    [
+        ('it is slow; add `parts="all"`.', "it is slow; add `--parts all`."),
+        ('take unit="group".', "take `--unit group`."),
+        ("`speedup` 3 cannot be reached", "`--speedup` 3 cannot be reached"),
+        ("`params` 0.3 cannot be reached", "`--smaller` 70% cannot be reached"),
+        ("`flops` 0.25 cannot be reached", "`--flops` 25% cannot be reached"),
+        ("`params` 12,000 cannot be reached", "`--smaller` 12,000 cannot be reached"),
+        ("`ms` 4.5 cannot be reached", "`--max-ms` 4.5 cannot be reached"),
+        ("give a batch that fits, such as `at=(8, 40)`.", "give a batch that fits, such as `--at 8x40`."),
+        ("`at` is for `flops`, `speedup` and `ms`", "`--at` is for `--flops`, `--speedup` and `--max-ms`"),
+        ("`k` and `at_most` each say how much", "`-k` and `--at-most` each say how much"),
+        ("`threads` is for times", "`--set threads=...` is for times"),
+    ],
+)
+def test_names_of_fields_and_amounts_become_flags(said: str, better: str) -> None:
+    assert in_words_of_the_command_line(said) == better
