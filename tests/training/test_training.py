@@ -406,6 +406,7 @@ for name in METHODS:
     weight = result.model.classifier.weight.detach()
     out[name] = {{"scores": result.scores, "kept": result.kept.to_dict(), "weight": weight}}
 torch.save(out, folder + f"/rank-{{rank}}.pt")
+torch.distributed.destroy_process_group()  # its threads abort a process that ends before them
 """
 
 

@@ -29,7 +29,7 @@ GO_ON = "Run the same command again, `kheads prune` with --resume, to go on from
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Make a Transformer smaller and faster by an amount you name: keep exactly K attention heads.",
+    help="Make a Transformer smaller and faster by an amount you name.",
     rich_markup_mode="markdown",
 )
 
@@ -55,7 +55,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Make a Transformer smaller and faster by an amount you name: keep exactly K attention heads."""
+    """Make a Transformer smaller and faster by an amount you name."""
 
 
 def main() -> None:
@@ -80,7 +80,14 @@ def main() -> None:
     if code == INTERRUPTED:  # typer turns Ctrl-C into this code
         number = received[0] if received else signal.SIGINT
         _fail(f"{_ended(number)} {GO_ON}", 128 + number)
+    _leave_group()
     sys.exit(code or 0)
+
+
+def _leave_group() -> None:
+    """Ends what processes under torchrun spoke through: its threads abort a process that ends before them."""
+    if "torch" in sys.modules and sys.modules["torch"].distributed.is_initialized():
+        sys.modules["torch"].distributed.destroy_process_group()
 
 
 @contextmanager
