@@ -5,8 +5,9 @@
 #     WORK=/tmp/kheads-trained DATA=folder/with/mnli sh experiments/budgets/run.sh mnli
 #
 # WORK has the trained models of experiments/trained/run.sh. A run whose result is in results/runs is skipped; in the end all
-# of them are packed into results.jsonl.gz. SEEDS, SHARES and KINDS choose a part; SPEEDS adds runs with a measured speed-up,
-# which need a machine that does nothing else. speeds.py measures what the results run at.
+# of them are packed into results.jsonl.gz. SEEDS, SHARES and KINDS choose a part. The kinds `speed` and `far` ask for a
+# measured speed-up (SPEEDS) of a batch (ATS) on two threads, which needs a machine that does nothing else meanwhile; `far` trains
+# for 600 steps with the whole model as teacher. speeds.py measures what the results with a share of the FLOPs run at.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 task=$1
@@ -16,16 +17,16 @@ mkdir -p "$RESULTS/runs"
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
 
 if [ "$task" = made ]; then
-    train=$WORK/data/train.jsonl report=$WORK/data/report.jsonl
+    train=$WORK/data/train.jsonl report=$WORK/data/report.jsonl rows=${ROWS:-1000}
 else
-    train=$DATA/train.jsonl.gz report=$DATA/dev_mismatched.jsonl.gz
+    train=$DATA/train.jsonl.gz report=$DATA/dev_mismatched.jsonl.gz rows=${ROWS:-1500}
 fi
 
 run() { # name, seed, options...
     name=$task-$1-$2 seed=$2
     shift 2
     [ -e "$RESULTS/runs/$name.json" ] && return 0
-    kheads prune "$WORK/$task-$seed" --train "$train" --eval "report=$report" --max-eval 1000 --max-length 96 --batch-size 16 \
+    kheads prune "$WORK/$task-$seed" --train "$train" --eval "report=$report" --max-eval "$rows" --max-length 96 --batch-size 16 \
         --seed "$seed" --overwrite -o "$WORK/run/$name" "$@"
     sed "s#$WORK/##g; s#${DATA:-$WORK}/#$task/#g" "$WORK/run/$name/result.json" > "$RESULTS/runs/$name.json"
     rm -r "$WORK/run/$name"
@@ -55,8 +56,12 @@ for seed in ${SEEDS:-0 1 2}; do
             python "$here/layers.py" "$WORK/$task-$seed" "$count" 200 "$train" "$report" "$result" "$seed"
         fi
     done
-    for speed in ${SPEEDS:-}; do
-        run "surgeon-x$speed" "$seed" --speedup "$speed" --max-steps 200
+    for at in ${ATS:-8x128 1x32}; do
+        for speed in ${SPEEDS:-2 3 1.5 5}; do
+            set -- --speedup "$speed" --at "$at" --set threads=2
+            wanted speed && run "surgeon-x$speed-$at" "$seed" "$@" --max-steps 200
+            wanted far && run "far-x$speed-$at" "$seed" "$@" --max-steps 600 --distil
+        done
     done
 done
 kheads pack "$RESULTS" --overwrite

@@ -89,3 +89,12 @@ def test_predicted_and_measured_speed_ups_stand_side_by_side(
     for row in found["rows"]:
         assert row["predicted"] >= 2 and row["flops"] > 1 and row["blocks"] < size
         assert all(row[name]["low"] <= row[name]["ratio"] <= row[name]["high"] for name in ("clock", "processor"))
+
+
+def test_memory_beside_a_large_model_is_watched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--layers", "2", "--width", "512", "--inner", "64", "--tokens", "1024", "--keep", "0.99")
+    found = run(script("bench_large"), monkeypatch, capsys, *options)
+    assert found["parameters"][1] <= 0.99 * found["parameters"][0] and found["tokens"]["repaired"] > 0
+    assert found["peak"]["Anon"] > 0 and found["minutes"].keys() == {"estimate", "meet", "repair", "all"}

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from kheads import Goal, Surgeon, discover
 from kheads.blocks.site import Site
+from kheads.methods import seen as seen_so_far
 from kheads.methods.base import Evidence
-from kheads.methods.surgeon import _Patient, _Seen
+from kheads.methods.seen import RowsOnDisk, Sums
+from kheads.methods.surgeon import _Patient
 from small_runs import data
 
 Fresh = Callable[[str], Any]
@@ -18,7 +20,7 @@ ROWS, BLOCKS, WIDTH, OUTPUTS = 60, 4, 3, 5
 
 
 def operated(x: Tensor, gradient: Tensor, weight: Tensor) -> _Patient:
-    seen = _Seen()
+    seen = Sums()
     seen.add(x, gradient)
     return _Patient(Site("a", "encoder", x.shape[1] // WIDTH, WIDTH), seen, 1e-12, weight)
 
@@ -107,3 +109,32 @@ def test_no_examples_are_refused(fresh: Fresh) -> None:
     nothing = Evidence(lambda label: [], evidence(model).loss, seed=0)
     with pytest.raises(ValueError, match="There are no examples to score heads with"):
         Surgeon().estimate(model, Goal(3, discover(model)), nothing)
+
+
+def test_rows_on_disk_say_what_sums_say(seen: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Also of what comes in several batches, and where there are more rows than are kept."""
+    x, gradient, _ = seen
+    sums, rows = Sums(), RowsOnDisk()
+    for begin in range(0, 40, 20):
+        part = slice(begin, begin + 20)
+        for each in (sums, rows):
+            each.add(x[part], gradient[part])
+    assert torch.allclose(rows.minded(), sums.minded(), rtol=1e-4, atol=1e-6)
+    assert torch.allclose(rows.spread(), sums.spread(), rtol=1e-4, atol=1e-4)
+    kept = RowsOnDisk()
+    for _ in range(5):
+        kept.add(x, gradient)
+    assert kept.rows == 300 and kept._x.count < 120 and kept._gradients.count < 120
+    # The same rows again and again: what is left out would say the same.
+    once = Sums()
+    once.add(x, gradient)
+    assert torch.allclose(kept.spread(), 5 * once.spread(), rtol=1e-4, atol=1e-3)
+    assert torch.allclose(kept.minded(), once.minded() / 5, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_whose_sums_are_too_large_gets_the_same_order(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fresh("bert")
+    goal = Goal(3, discover(model))
+    in_memory = Surgeon().estimate(model, goal, evidence(model))
+    monkeypatch.setattr(seen_so_far, "IN_MEMORY", 0)
+    assert torch.equal(Surgeon().estimate(model, goal, evidence(model)), in_memory)

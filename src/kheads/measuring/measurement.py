@@ -190,6 +190,17 @@ def shared_copy(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
+def weightless_copy(model: nn.Module) -> nn.Module:
+    """A copy without memory: its tensors have shapes only. What is shared stays so."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(tensor): _shape_of(tensor) for tensor in tensors})
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    shape = tensor.detach().to("meta")
+    return nn.Parameter(shape, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else shape
+
+
 def size(model: nn.Module) -> dict[str, int]:
     """Parameters, and bytes of all tensors that are saved; what is shared counts once."""
     unique = {id(parameter): parameter for parameter in model.parameters()}.values()

@@ -16,10 +16,11 @@ from kheads.blocks.kept import Kept
 from kheads.blocks.knapsack import ROUNDING
 from kheads.blocks.site import total, unwrap
 from kheads.measuring.latency import uncached
-from kheads.measuring.measurement import cut_copy, flops, ready, size
+from kheads.measuring.measurement import cut_copy, flops, ready, size, weightless_copy
 from kheads.measuring.pricing import inputs_for, on_device
 from kheads.measuring.statistics import bootstrap, median
 from kheads.measuring.timing import Ratio, interleaved, speedup
+from kheads.surgery.removal import remove_shapes
 
 TRIES = 6
 BELOW = 0.01  # by which the median may miss what was asked, if the interval reaches it
@@ -117,7 +118,8 @@ def meet(
 
 
 def _counted(model: nn.Module, kept: Kept, budget: Budget, costs: Costs, inputs: Mapping[str, Tensor] | None) -> Met:
-    small = cut_copy(model, kept)
+    # Where nothing has to run, the shapes say it all: a copy of a large model takes memory.
+    small = remove_shapes(weightless_copy(unwrap(model)), kept) if inputs is None else cut_copy(model, kept)
     parameters, work = size(small)["parameters"], None if inputs is None else flops(small, inputs)
     value = {"params": parameters, "flops": work}.get(budget.name) or total(discover(small))
     if value > (limit := budget.limit(costs.whole)) * (1 + ROUNDING):

@@ -16,12 +16,12 @@ from kheads.methods.base import Estimated, Evidence, Goal
 from kheads.methods.finite import check_gradient, check_told_apart
 from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
+from kheads.methods.seen import Seen, start
+from kheads.surgery.repair.least_squares import cholesky_in_place
 from kheads.surgery.repair.tokens import counted
 
 TURNS = 128  # in which a site of many blocks is emptied
 CROWDED = 0.7  # share of a site's rows that must be there, or the others are taken out
-WIDE = 1024  # inputs above which a site is wide
-MANY = 12  # tokens for each input of a wide site
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Surgeon(Estimated):
         """One pass over the examples. Where blocks are counted, a score is how many go before; else loss per cost."""
         losses = torch.zeros(goal.total, dtype=torch.float64)
         seen = _looked_at(model, goal, evidence)
-        for number, (site, place) in enumerate(spans(goal.sites)):
+        for site, place in spans(goal.sites):
             prices = goal.prices[place].clamp(min=1e-300)
-            losses[place] = _operated(_Patient(site, seen[number], self.ridge, site.weight(model).detach()), prices)
-            seen[number] = _Seen()  # the sums of wide sites are large
+            # The sums of wide sites are large, so they are not kept.
+            losses[place] = _operated(_Patient(site, seen.pop(0), self.ridge, site.weight(model).detach()), prices)
         check_told_apart(losses)
         return losses if goal.costs is not None else losses.argsort(stable=True).argsort().double()
 
@@ -93,48 +93,27 @@ def _operated(patient: _Patient, prices: Tensor) -> Tensor:
     return found
 
 
-@dataclass
-class _Seen:
-    """Sums over the tokens that a site has seen: of its gradient's products; of its input, and of its products.
-
-    Inputs are looked at until there are many for each of them: the products of wide sites are most of the work.
-    """
-
-    rows: int = 0
-    gg: Any = 0
-    looked: int = 0
-    x: Any = 0
-    xx: Any = 0
-
-    def add(self, x: Tensor, gradient: Tensor) -> None:
-        self.rows += len(x)
-        self.gg = self.gg + gradient.T @ gradient
-        wide = x.shape[1] > WIDE
-        if wide and self.looked > MANY * x.shape[1]:
-            return
-        # A batch is small, so float32 does for its products, if not for their sum.
-        products = (x.float().T @ x.float()).double() if wide else x.T @ x
-        self.looked, self.x, self.xx = self.looked + len(x), self.x + x.sum(0), self.xx + products
-
-
 class _Patient:
     """A site in the course of the operation.
 
     Rows of blocks that are gone stay for a while, because taking them out of large matrices costs more than they do.
     """
 
-    def __init__(self, site: Site, seen: _Seen, ridge: float, weight: Tensor):
+    def __init__(self, site: Site, seen: Seen, ridge: float, weight: Tensor):
         self.width, self.count = site.width, site.count
         self.index, self.there = torch.arange(site.count), torch.ones(site.count, dtype=torch.bool)
         self.cost = torch.zeros(0, dtype=torch.float64)
         if not site.count:
             return
-        root = _root(seen.gg / max(seen.rows, 1) ** 2)
+        root = _root(seen.minded())
         # (blocks * width, outputs), in the directions that the loss minds
         self.weight = weight.flatten(1).T.to(root) @ root
-        products = (seen.xx - torch.outer(seen.x, seen.x) / max(seen.looked, 1)) * (seen.rows / max(seen.looked, 1))
-        products.diagonal().add_(ridge * products.diagonal().mean().clamp(min=1e-300))
-        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(products))
+        self.inverse = seen.spread()
+        self.inverse.diagonal().add_(ridge * self.inverse.diagonal().mean().clamp(min=1e-300))
+        lower = cholesky_in_place(self.inverse)
+        if lower is None:
+            raise ValueError(f"What goes into {site.name} cannot be told apart; give more varied examples.")
+        torch.cholesky_inverse(lower, out=lower)
         self._weigh()
 
     @property
@@ -192,9 +171,9 @@ def _root(products: Tensor) -> Tensor:
     return root
 
 
-def _looked_at(model: nn.Module, goal: Goal, evidence: Evidence) -> list[_Seen]:
+def _looked_at(model: nn.Module, goal: Goal, evidence: Evidence) -> list[Seen]:
     """What one pass over the examples says of every site."""
-    seen = [_Seen() for _ in goal.sites]
+    seen = start(goal.sites, model)
     training = model.training
     model.eval()
     try:
@@ -228,7 +207,7 @@ def _by_example(gradient: Tensor, counts: Tensor) -> Tensor:
 
 def _rows(value: Tensor, keep: Tensor) -> Tensor:
     """The tokens that count, where float64 is to be had."""
-    return value.detach().flatten(0, -2).cpu()[keep].double()
+    return value.detach().flatten(0, -2).cpu()[keep]
 
 
 @contextmanager

@@ -63,10 +63,15 @@ def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
             one that names nothing at all removes all heads.
         unit: what counts as a head where query heads share keys and values, as in `discover`.
     """
+    _refuse(unwrap(model))
+    return remove_shapes(model, kept, unit)
+
+
+def remove_shapes(model: Model, kept: Kept, unit: str = "group") -> Model:
+    """`remove`, of a model that may be on the meta device: it has shapes and no weights."""
     model = unwrap(model)
     located = locate(model, unit, parts_named(model, dict(kept.blocks)))
     kept.check([found.site for found in located])
-    _refuse(model)
     tables = position_tables(located)
     blocks = dict(kept.blocks)
     for found in located:

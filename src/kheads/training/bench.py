@@ -24,6 +24,7 @@ from kheads.training.batching import small_batches
 from kheads.training.distillation import Teacher
 from kheads.training.drawn_labels import drawn_loss
 from kheads.training.learned_gates import LearnedGates
+from kheads.training.memory import in_graph
 from kheads.training.plan import Plan
 from kheads.training.progress import progress
 from kheads.training.trainer import items_per_example
@@ -31,9 +32,6 @@ from kheads.training.trainer import items_per_example
 # Metrics of a model by evaluation set.
 Score = Callable[[PreTrainedModel], dict[str, dict[str, Any]]]
 
-# Tokens of a batch that no optimizer step depends on: what comes out is the same, and gates for every example need
-# memory. 32 examples of 256 tokens took 11 GB in a language model of 135 million parameters.
-SMALL_BATCH = 2048
 FEWEST_EXAMPLES = 8  # a repair holds some of them back
 
 
@@ -119,7 +117,7 @@ class Bench:
         """A pass over some training examples in small batches of similar length; the same on every process."""
         data = self.data[0]
         order = small_batches(
-            self._lengths(examples), len(examples), trainer.args.per_device_train_batch_size, SMALL_BATCH
+            self._lengths(examples), len(examples), trainer.args.per_device_train_batch_size, in_graph(self.model)
         )
         if hasattr(data, "column_names"):
             data = trainer._remove_unused_columns(data, "estimation")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from kheads.methods.phases import (
     trains_first,
 )
 from kheads.methods.registry import key_of
+from kheads.storage.mapped import MappedCopy
 from kheads.storage.model_folder import save
 from kheads.surgery.gates import attach, detach, gated
 from kheads.surgery.removal import ghosts, remove
@@ -38,6 +40,7 @@ from kheads.surgery.repair.refit import repair
 from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
 from kheads.training.learned_gates import LearnedGates
+from kheads.training.memory import original_of, waiting
 from kheads.training.progress import progress, say
 from kheads.training.recording import FURTHER, describe_method
 from kheads.training.result import PruneResult
@@ -61,6 +64,7 @@ class Run:
     scores: Tensor = field(default_factory=lambda: torch.zeros(0))
     kept: Kept | None = None  # what stays, once the cut is made
     original: Any = None  # the trained model with all blocks, which a repair follows and which teaches
+    on_disk: MappedCopy | None = None  # where its weights lie, if they are many
     steps_done: int = 0  # of the training that the phases share
 
     def unpruned(self, sites: Sequence[Site]) -> PruneResult:
@@ -131,7 +135,8 @@ class Run:
             self.bench.teacher = Teacher(self.bench.model, distillation)
             self.original = self.bench.teacher.model
         elif plan.repair and any(isinstance(phase, Repair) for phase in phases):
-            self.original = copy.deepcopy(self.bench.model).eval()
+            folder = Path(str(self.bench.args.output_dir))
+            self.original, self.on_disk = original_of(self.bench.model, folder)
 
     def _distillation(self) -> Distillation | None:
         """Where there are no labels, the teacher says everything."""
@@ -282,19 +287,27 @@ class Run:
             return
         with self.bench.timed("repair"):
             trainer = self.bench.trainer("repair")
-            examples = self._examples(plan.repair_examples, *REPAIR)
+            usual, tokens = REPAIR
+            examples = self._examples(plan.repair_examples, usual, waiting(self.original, tokens))
             batches = [trainer._prepare_inputs(batch) for batch in self.bench.batches(trainer, "reading", examples)]
             quiet = trainer.args.disable_tqdm
             done = repair(
                 self.bench.model,
                 self.original,
                 batches,
-                progress=lambda sites: progress(sites, "repairing", total=len(sites), quiet=quiet),
+                progress=lambda sites: self._forgetting(progress(sites, "repairing", total=len(sites), quiet=quiet)),
             )
         self.bench.remarks += done.remarks
         self.report["repair"] = {"tokens": done.tokens, "sites": [asdict(site) for site in done.sites]}
         self.metrics["cut"] = self.metrics["pruned"]
         self.metrics["repaired"] = self.metrics["pruned"] = self.bench.evaluate()[0]
+
+    def _forgetting(self, sites: Iterable[str]) -> Iterator[str]:
+        """Goes through the sites of a repair; weights of an original on disk leave the memory behind each."""
+        for site in sites:
+            yield site
+            if self.on_disk is not None:
+                self.on_disk.forget()
 
     def recover(self) -> None:
         """Trains the pruned model further, where the plan says so; gently if it was repaired."""

@@ -49,21 +49,27 @@ class Sums:
         rr, yy = float(missing.square().sum()), float(wanted.square().sum())
         return Sums(self.xx, self.xr, self.rr + rr, self.yy + yy, self.biased)
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.xx + other.xx, self.xr + other.xr, self.rr + other.rr, self.yy + other.yy, self.biased)
+    def absorb(self, other: Sums) -> Sums:
+        """The sums over the rows of both; the tensors are changed in place."""
+        return Sums(self.xx.add_(other.xx), self.xr.add_(other.xr), self.rr + other.rr, self.yy + other.yy, self.biased)
 
     def solve(self, ridge: float) -> Tensor | None:
         """The best (D, b), one below the other, (p, d); None where the rows do not determine it."""
         inputs = len(self.xx) - self.biased
-        diagonal = self.xx.diagonal()[:inputs]
-        penalty = torch.zeros(len(self.xx), dtype=torch.float64, device=self.xx.device)
-        penalty[:inputs] = ridge * float(diagonal.mean()) if inputs else 0.0
-        factor, failed = torch.linalg.cholesky_ex(self.xx + penalty.diag())
-        return None if failed else torch.cholesky_solve(self.xr, factor)
+        factor = self.xx.clone()
+        if inputs:
+            factor.diagonal()[:inputs].add_(ridge * float(self.xx.diagonal()[:inputs].mean()))
+        lower = cholesky_in_place(factor)
+        if lower is None:
+            return None
+        half = torch.linalg.solve_triangular(lower, self.xr, upper=False)
+        whole: Tensor = torch.linalg.solve_triangular(lower.mT, half, upper=True)
+        return whole
 
     def error(self, added: Tensor) -> float:
         """||X D + b - R||^2."""
-        return max(0.0, self.rr + float((added * (self.xx @ added - 2 * self.xr)).sum()))
+        products = (self.xx @ added).sub_(self.xr, alpha=2).mul_(added)
+        return max(0.0, self.rr + float(products.sum()))
 
     def relative(self, error: float) -> float:
         """The root of an error, as a share of what the projection should give."""
@@ -75,8 +81,21 @@ def choose(fitted: Sums, held_out: Sums) -> tuple[float | None, float]:
 
     Of ridges that are about as good as the best, the strongest: other data than these are nearer to the old weights.
     """
-    solved = [(ridge, added) for ridge in RIDGES if (added := fitted.solve(ridge)) is not None]
-    errors = [(ridge, held_out.error(added)) for ridge, added in solved]
+    errors = []
+    for ridge in RIDGES:
+        added = fitted.solve(ridge)
+        if added is not None:
+            errors.append((ridge, held_out.error(added)))
     best = min((error for _, error in errors), default=held_out.rr)
     good = [(ridge, error) for ridge, error in errors if error <= ABOUT * best and error < held_out.rr]
     return max(good, default=(None, held_out.rr))
+
+
+def cholesky_in_place(matrix: Tensor) -> Tensor | None:
+    """The lower factor of a symmetric matrix, in its memory: of a wide site it takes hundreds of megabytes.
+
+    None, and the matrix is lost, where it is not positive definite.
+    """
+    lower, failed = matrix.mT, torch.empty(0, dtype=torch.int32, device=matrix.device)
+    torch.linalg.cholesky_ex(lower, out=(lower, failed))
+    return None if failed else lower

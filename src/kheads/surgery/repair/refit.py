@@ -234,9 +234,9 @@ class _Fit:
             examples, tokens = examples + len(here.input), tokens + len(rows.x)
             stops.append(here)
         self.tokens = self.tokens or tokens
-        record, added = _solved(found.site.name, _target(proof), *sums)
+        record, added, every = _solved(found.site.name, _target(proof), *sums)
         if added is not None:
-            record = self._apply(found, added, sums[0] + sums[1], record)
+            record = self._apply(found, added, every, record)
         for stop in stops:
             stop.refitted = record.ridge is not None
         return replace(record, why=record.why or proof.why)
@@ -304,18 +304,21 @@ def _held_out(x: Tensor, examples: int) -> Tensor:
     return which.repeat_interleave(x.shape[1:-1].numel())
 
 
-def _solved(name: str, target: str, fitted: Sums, held_out: Sums) -> tuple[RepairedSite, Tensor | None]:
-    """The record of a site and what is to be added to its weights, if anything."""
-    sums = fitted + held_out
-    error, on_held_out = sums.relative(sums.rr), held_out.relative(held_out.rr)
-    record = RepairedSite(name, target, None, error, error, on_held_out, on_held_out)
-    if sums.rr <= ENOUGH * sums.yy:
-        return replace(record, why="it follows the original as it is"), None
-    ridge, left_over = choose(fitted, held_out)
+def _solved(name: str, target: str, fitted: Sums, held_out: Sums) -> tuple[RepairedSite, Tensor | None, Sums]:
+    """The record of a site, what is to be added to its weights, if anything, and the sums over all rows."""
+    before = held_out.relative(held_out.rr)
+    follows = fitted.rr + held_out.rr <= ENOUGH * (fitted.yy + held_out.yy)
+    ridge, left_over = (None, 0.0) if follows else choose(fitted, held_out)
+    after = held_out.relative(left_over)
+    sums = fitted.absorb(held_out)
+    error = sums.relative(sums.rr)
+    record = RepairedSite(name, target, None, error, error, before, before)
+    if follows:
+        return replace(record, why="it follows the original as it is"), None, sums
     added = None if ridge is None else sums.solve(ridge)
     if added is None:
-        return replace(record, why="no fit was better on the held-out examples"), None
-    return replace(record, ridge=ridge, held_out_after=held_out.relative(left_over)), added
+        return replace(record, why="no fit was better on the held-out examples"), None, sums
+    return replace(record, ridge=ridge, held_out_after=after), added, sums
 
 
 def _add(found: LocatedSite, added: Tensor) -> Tensor:
