@@ -115,8 +115,7 @@ def test_rows_on_disk_say_what_sums_say(seen: tuple[Tensor, Tensor, Tensor]) -> 
     """Also of what comes in several batches, and where there are more rows than are kept."""
     x, gradient, _ = seen
     sums, rows = Sums(), RowsOnDisk()
-    for begin in range(0, 40, 20):
-        part = slice(begin, begin + 20)
+    for part in (slice(0, 10), slice(10, 20)):
         for each in (sums, rows):
             each.add(x[part], gradient[part])
     assert torch.allclose(rows.minded(), sums.minded(), rtol=1e-4, atol=1e-6)
