@@ -7,7 +7,8 @@
 # WORK has the trained models of experiments/trained/run.sh. A run whose result is in results/runs is skipped; in the end all
 # of them are packed into results.jsonl.gz. SEEDS, SHARES and KINDS choose a part. The kinds `speed` and `far` ask for a
 # measured speed-up (SPEEDS) of a batch (ATS) on two threads, which needs a machine that does nothing else meanwhile; `far` trains
-# for 600 steps with the whole model as teacher. speeds.py measures what the results with a share of the FLOPs run at.
+# for 600 steps with the whole model as teacher. `parts` looks at ten budgets of heads alone and of both, without training, for
+# figure.py, on such a machine, too. speeds.py measures what the results with a share of the FLOPs run at.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 task=$1
@@ -56,6 +57,12 @@ for seed in ${SEEDS:-0 1 2}; do
             python "$here/layers.py" "$WORK/$task-$seed" "$count" 200 "$train" "$report" "$result" "$seed"
         fi
     done
+    if wanted parts && [ ! -e "$here/parts/$task-$seed.json" ]; then
+        mkdir -p "$here/parts"
+        kheads preview "$WORK/$task-$seed" --train "$train" --eval "report=$report" --max-eval "$rows" --max-length 96 \
+            --at 8x128 --seed "$seed" --json > "$WORK/parts.json"
+        sed "s#$WORK/##g; s#${DATA:-$WORK}/#$task/#g" "$WORK/parts.json" > "$here/parts/$task-$seed.json"
+    fi
     for at in ${ATS:-8x128 1x32}; do
         for speed in ${SPEEDS:-2 3 1.5 5}; do
             set -- --speedup "$speed" --at "$at" --set threads=2
