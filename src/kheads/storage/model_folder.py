@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loa
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
 _SECTIONS = {"sites": dict, "tensors": dict, "attributes": dict, "lists": dict, "tables": dict, "arguments": dict}
+# Said by an export for servers that read no record of heads; it follows from the record, and is none of the config's.
+PER_LAYER = ("per_layer_config", "allow_global_per_layer_attribute_access")
 _NOT_SEALED = ("auto_map", "transformers_version", "_name_or_path")  # change nothing that is computed
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -125,7 +127,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = own_file(folder, CONFIG)
     if path is None:
         raise CheckpointError(f"{folder} has no config.json; give a folder that `kheads.save` wrote.")
-    config = read_json(path)
+    config = {key: value for key, value in read_json(path).items() if key not in PER_LAYER}
     record = config.get("kheads")
     if not isinstance(record, dict):
         raise CheckpointError(

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
-
 from kheads.storage.contents import read_json, write_json
 from kheads.storage.export.companions import take_along, without_code
-from kheads.storage.export.target import Exported, ExportError, Order, run_alone
-from kheads.storage.export.trial import given_inputs
+from kheads.storage.export.per_layer import per_layer
+from kheads.storage.export.rehearsal import batches, rehearse
+from kheads.storage.export.target import Exported, ExportError, Order
 from kheads.storage.marks import MARK
 from kheads.storage.model_folder import CONFIG, GENERATION, write_model
-from kheads.storage.probe import probe_outputs
 from kheads.storage.weights import INDEX, weight_files
 from kheads.surgery import rebuild
 
@@ -25,22 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CODE = "kheads_architecture.py"
-TOLERANCE = 1e-5
-
-# Runs where kheads cannot be imported, so the folder has to stand on its own.
-CHILD = """
-import torch, transformers
-from safetensors.torch import load_file, save_file
-folder, auto_class, inputs, outputs = sys.argv[1:]
-model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True, local_files_only=True).eval()
-given = load_file(inputs)
-with torch.no_grad():
-    result = {"forward": model(**given)[0].float()}
-    if model.can_generate():
-        prompt = {name: value for name, value in given.items() if not name.startswith("decoder_")}
-        result["generate"] = model.generate(**prompt, max_new_tokens=4, do_sample=False)
-save_file({name: value.contiguous() for name, value in result.items()}, outputs)
-"""
 
 
 def write(order: Order) -> Exported:
@@ -49,7 +27,7 @@ def write(order: Order) -> Exported:
     auto_class = _write_hub_folder(model, folder)
     written = {MARK, CONFIG, GENERATION, CODE, INDEX, *(path.name for path in weight_files(order.source))}
     left = take_along(order.source, folder, written)
-    compared = _verify(model, folder, auto_class, given_inputs(model, order.inputs))
+    compared = rehearse(model, folder, auto_class, True, batches(model, order.inputs))
     return Exported((compared,), (f"Left out of the export: {', '.join(left)}.",) if left else ())
 
 
@@ -58,7 +36,7 @@ def _write_hub_folder(model: PreTrainedModel, folder: Path) -> str:
     write_model(model, folder)
     auto_map = _auto_map(model)
     config = without_code(read_json(folder / CONFIG))
-    write_json(folder / CONFIG, {**config, "auto_map": auto_map})
+    write_json(folder / CONFIG, {**config, "auto_map": auto_map, **per_layer(model)})
     code = Path(rebuild.__file__).read_text(encoding="utf-8")
     # The code takes this one record, which is tried before the folder is there.
     sealed = code.replace('SEAL = ""', f'SEAL = "{rebuild.digest(config["kheads"])}"')
@@ -93,26 +71,6 @@ def _auto_class(model: PreTrainedModel, auto_map: dict[str, str]) -> str:
     if not names:
         raise ExportError(f"No Auto class of transformers loads {type(model).__name__}, so it cannot be exported.")
     return max(names, key=len)
-
-
-def _verify(model: PreTrainedModel, folder: Path, auto_class: str, inputs: Mapping[str, Tensor]) -> str:
-    with tempfile.TemporaryDirectory() as scratch:
-        files = [str(Path(scratch) / name) for name in ("inputs.safetensors", "outputs.safetensors")]
-        save_file({name: value.contiguous() for name, value in inputs.items()}, files[0])
-        arguments = [str(folder.resolve()), auto_class, *files]
-        run_alone(CHILD, arguments, "The exported folder does not load", {"HF_MODULES_CACHE": scratch})
-        return _compare(probe_outputs(model, dict(inputs)), load_file(files[1]))
-
-
-def _compare(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> str:
-    difference = (ours["forward"] - theirs["forward"]).abs().max().item()
-    if not torch.allclose(ours["forward"], theirs["forward"], rtol=TOLERANCE, atol=TOLERANCE):
-        raise ExportError(f"The exported model's outputs differ from the model's by {difference:.1e}.")
-    if "generate" not in ours:
-        return f"its outputs differ by {difference:.1e} at most"
-    if not torch.equal(ours["generate"], theirs["generate"]):
-        raise ExportError("The exported model generates other tokens than the model.")
-    return f"its outputs differ by {difference:.1e} at most, and it generates the same tokens"
 
 
 def _model_card(model: PreTrainedModel, auto_map: dict[str, str]) -> str:

@@ -40,6 +40,7 @@ class Target:
 
 TARGETS: dict[str, Target] = {
     "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub"),
+    "vanilla": Target("plain transformers, without any code", "kheads.storage.export.vanilla"),
 }
 
 
