@@ -39,8 +39,8 @@ class Target:
 
 
 TARGETS: dict[str, Target] = {
-    "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub"),
-    "vanilla": Target("plain transformers, without any code", "kheads.storage.export.vanilla"),
+    "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub", options=("push",)),
+    "vanilla": Target("plain transformers, without any code", "kheads.storage.export.vanilla", options=("push",)),
 }
 
 

@@ -14,6 +14,7 @@ import torch
 import transformers
 
 from kheads.anatomy import LocatedSite
+from kheads.storage.export import card
 from kheads.storage.export.companions import take_along
 from kheads.storage.export.numbers import NUMBERS, Numbers
 from kheads.storage.export.rehearsal import batches, rehearse
@@ -81,11 +82,19 @@ def write(order: Order) -> Exported:
     if model.can_generate():
         larger.generation_config = model.generation_config
     larger.save_pretrained(folder)
-    written = {MARK, CONFIG, GENERATION, INDEX, *(path.name for path in weight_files(order.source))}
+    text = card.model_card(model, order.source, _loading(cls.__name__, remark))
+    (folder / card.NAME).write_text(text, encoding="utf-8")
+    written = {MARK, CONFIG, GENERATION, INDEX, card.NAME, *(path.name for path in weight_files(order.source))}
     left = take_along(order.source, folder, written)
     compared = rehearse(model, folder, cls.__name__, False, batches(model, order.inputs))
     remarks = [remark, f"Left out of the export: {', '.join(left)}." if left else ""]
     return Exported((compared,), tuple(filter(None, remarks)))
+
+
+def _loading(cls: str, remark: str) -> str:
+    """How to load the folder, for its card."""
+    lines = ["```python", f"from transformers import {cls}", "", f'model = {cls}.from_pretrained("this folder")', "```"]
+    return "\n".join([*lines, "", f"{remark}\n" if remark else ""])
 
 
 def instead() -> str:
