@@ -16,7 +16,7 @@ import kheads
 from conftest import subsets
 from families import FAMILIES, inputs, logits, tiny
 from kheads import Kept, discover, remove
-from kheads.storage.export import hub
+from kheads.storage.export import rehearsal
 from kheads.storage.export.hub import CODE, ExportError, _write_hub_folder
 from kheads.storage.probe import probe_inputs, probe_outputs
 from zoo import ZOO
@@ -130,11 +130,11 @@ def test_models_with_other_inputs_need_a_batch(tmp_path: Path) -> None:
 def test_other_outputs_are_noticed() -> None:
     same = {"forward": torch.zeros(2), "generate": torch.zeros(2)}
     with pytest.raises(ExportError, match=r"differ from the model's by 1.0e\+00"):
-        hub._compare(same, {**same, "forward": torch.ones(2)})
+        rehearsal.compare(same, {**same, "forward": torch.ones(2)})
     with pytest.raises(ExportError, match="other tokens"):
-        hub._compare(same, {**same, "generate": torch.ones(2)})
+        rehearsal.compare(same, {**same, "generate": torch.ones(2)})
 
 
 def test_unknown_flavours_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`to` must be one of 'hub'; got 'tflite'"):
+    with pytest.raises(ValueError, match=r"`to` must be one of 'hub', .*; got 'tflite'"):
         kheads.export(tmp_path, tmp_path / "out", to="tflite")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,8 +11,12 @@ import typer
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    to: Annotated[str, typer.Option(help="What for: hub (transformers with trust_remote_code).")] = "hub",
+    to: Annotated[str, typer.Option(help="What for: hub (with trust_remote_code), vanilla or gguf.")] = "hub",
     overwrite: Annotated[bool, typer.Option(help="Replace an output folder that kheads made.")] = False,
+    push: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Upload it to the Hugging Face hub.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Weights of a gguf: f32, the default, or f16.")
+    ] = None,
 ) -> None:
     """Turn a pruned model into a folder that loads without kheads.
 
@@ -23,9 +27,15 @@ def export(
 
     remarks: list[str] = []
     compared: list[str] = []
+    options: dict[str, Any] = {
+        name: value for name, value in {"push": push, "dtype": dtype}.items() if value is not None
+    }
     with terminal.waiting("exporting, and trying it in a new process"):
-        out = exporting.export(folder, output, to, overwrite, say=remarks.append, tell=compared.append)
+        out = exporting.export(folder, output, to, overwrite, say=remarks.append, tell=compared.append, **options)
     for remark in remarks:
         terminal.console(stderr=True).print(remark, soft_wrap=True, markup=False)
+    if not compared:
+        terminal.console().print(f"{out} was written.", soft_wrap=True)
+        return
     found = "; ".join(compared)
     terminal.console().print(f"{out} works without kheads. Compared in a new process: {found}.", soft_wrap=True)

@@ -16,6 +16,8 @@ from kheads.anatomy import is_gated, unwrap
 from kheads.storage.blueprint import build_blueprint, check_config, check_sizes, settings_of
 from kheads.storage.contents import CheckpointError, own_file, read_json, write_json
 from kheads.storage.new_folder import new_folder
+from kheads.storage.old_heads import ENTRY as PRUNED_BEFORE
+from kheads.storage.old_heads import cut_old, is_old
 from kheads.storage.weights import Header, checksum, not_finite, read_headers, read_tensors, weight_files
 from kheads.surgery.rebuild import FORMAT, pruned_class
 from kheads.surgery.removal import architecture
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loa
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
 _SECTIONS = {"sites": dict, "tensors": dict, "attributes": dict, "lists": dict, "tables": dict, "arguments": dict}
+# Said by an export for servers that read no record of heads; it follows from the record, and is none of the config's.
+PER_LAYER = ("per_layer_config", "allow_global_per_layer_attribute_access")
 _NOT_SEALED = ("auto_map", "transformers_version", "_name_or_path")  # change nothing that is computed
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -65,6 +69,9 @@ def write_model(model: PreTrainedModel, folder: Path) -> None:
 
 def load(directory: str | Path, verify: bool = True, **kwargs: Any) -> PreTrainedModel:
     """Loads what `save` wrote, as the transformers class it was saved from. No code of the folder is run.
+
+    Folders whose heads transformers 4 has pruned (`pruned_heads` in config.json) are read, too; `save` writes them in
+    today's form.
 
     Args:
         directory: the folder, or a name on the Hugging Face hub if there is no such folder.
@@ -125,7 +132,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     path = own_file(folder, CONFIG)
     if path is None:
         raise CheckpointError(f"{folder} has no config.json; give a folder that `kheads.save` wrote.")
-    config = read_json(path)
+    config = {key: value for key, value in read_json(path).items() if key not in PER_LAYER}
+    if is_old(config):
+        return config
     record = config.get("kheads")
     if not isinstance(record, dict):
         raise CheckpointError(
@@ -155,17 +164,19 @@ def _planned(
     folder: Path, cls: type[PreTrainedModel], config: dict[str, Any], headers: dict[str, Header]
 ) -> PretrainedConfig:
     """The config with the record that its heads give, after the whole plan was tried without memory."""
-    record = {key: value for key, value in config["kheads"].items() if key != "checksum"}
+    record = {key: value for key, value in config.get("kheads", {}).items() if key != "checksum"}
     try:
         check_config(config, headers)
-        settings = settings_of(cls, config)
+        settings = settings_of(cls, {key: value for key, value in config.items() if key != PRUNED_BEFORE})
         blueprint = build_blueprint(cls, settings, len(headers))
-        settings.kheads = replay(blueprint, record)
+        settings.kheads = replay(blueprint, record) if record else cut_old(blueprint, config)
         check_sizes(blueprint, headers)
     except Exception as error:  # what a damaged config breaks in transformers may raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise CheckpointError(f"{folder} does not fit its own record of heads: {reason}.") from error
-    _check_file(folder, headers, settings.kheads)
+        what = "does not fit its own record of heads" if record else "cannot be loaded as an old folder"
+        raise CheckpointError(f"{folder} {what}: {reason}.") from error
+    if record:  # transformers 4 had other names for some parts; whether all are there, loading tells
+        _check_file(folder, headers, settings.kheads)
     return settings
 
 
@@ -206,7 +217,7 @@ def _sum(config: dict[str, Any]) -> str:
 
 def _verdict(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> str | None:
     """What is wrong with the content, if anything. Folders of earlier versions have no checksum."""
-    if "checksum" not in config["kheads"]:
+    if "checksum" not in config.get("kheads", {}):
         name = not_finite(tensors)
         return f"{name} has numbers that are not finite" if name else None
     sealed = config["kheads"]["checksum"]

@@ -20,6 +20,7 @@ from kheads.storage import sizes
 from kheads.storage.blueprint import check_implementations
 from kheads.storage.contents import CheckpointError
 from kheads.storage.model_folder import fetch, load
+from kheads.storage.old_heads import is_old
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
     from transformers import PreTrainedModel
@@ -118,13 +119,13 @@ def is_size(source: str | Path) -> bool:
 
 
 def is_pruned(source: str | Path) -> bool:
-    """Whether the folder was written by `kheads.save`."""
+    """Whether `kheads.load` reads the folder: `kheads.save` wrote it, or transformers 4 pruned its heads."""
     config = Path(source) / "config.json"
     try:
         found = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "kheads" in found
+    return isinstance(found, dict) and ("kheads" in found or is_old(found))
 
 
 def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:

@@ -32,11 +32,21 @@ def weight_files(folder: Path) -> list[Path]:
         return [whole]
     index = own_file(folder, INDEX)
     if index is None:
-        raise CheckpointError(f"{folder} has no safetensors file; kheads reads weights from nothing else.")
+        raise CheckpointError(f"{folder} has no safetensors file; {_advice(folder)}")
     names = read_json(index).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
         raise CheckpointError(f"{index} does not say which files have the weights; the folder is damaged.")
     return [_shard(folder, name) for name in sorted(set(names.values()))]
+
+
+def _advice(folder: Path) -> str:
+    only = "kheads reads weights from nothing else."
+    if not any(folder.glob("pytorch_model*.bin")):
+        return only
+    return (
+        f"{only} Its pytorch_model.bin is a pickle, which can run code; if you trust it, load it with the transformers "
+        "that wrote it and save it with `safe_serialization=True`."
+    )
 
 
 def _shard(folder: Path, name: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kheads.storage.export.target import TARGETS, Exported, ExportError, Order, Target
+from kheads.storage.export.upload import check_push, upload
 from kheads.storage.model_folder import fetch, load
 from kheads.storage.new_folder import check_free, new_folder
 
@@ -38,6 +39,9 @@ def export(
     of code lies beside the weights. The model is written anew. Of the other files only those of the tokenizer or
     processor and result.json go along: no code, nothing that names code, nothing behind a link.
 
+    `to="vanilla"`: plain `from_pretrained` loads it, without any code. A config says one number of heads, and one of
+    neurons, for all layers: smaller sites are filled up with silent ones, and it is said how many.
+
     Args:
         directory: the folder that `save` wrote.
         out: the folder to make.
@@ -46,9 +50,12 @@ def export(
         inputs: a batch on which to compare, for models whose inputs kheads cannot make up.
         say: is told what the user should know, such as what was left out, a sentence at a time.
         tell: is told what was compared, and how far apart it was.
-        options: what the target alone takes.
+        options: what some targets alone take: `push="USER/NAME"` uploads the folder to the Hugging Face hub once it
+            is in its place.
     """
     target = _target(to, options)
+    if "push" in options:
+        check_push(options["push"])
     check_free(out, overwrite, inputs=[directory])
     source = fetch(directory)
     model = load(source)
@@ -60,6 +67,9 @@ def export(
     for sentence in exported.compared:
         if tell is not None:
             tell(sentence)
+    if "push" in options:
+        address = upload(Path(out), options["push"])
+        say(f"Uploaded to {address}.")
     return Path(out)
 
 

@@ -39,7 +39,9 @@ class Target:
 
 
 TARGETS: dict[str, Target] = {
-    "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub"),
+    "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub", options=("push",)),
+    "vanilla": Target("plain transformers, without any code", "kheads.storage.export.vanilla", options=("push",)),
+    "gguf": Target("llama.cpp", "kheads.storage.export.gguf", "gguf", ("gguf",), ("push", "dtype")),
 }
 
 
