@@ -161,7 +161,7 @@ def cut(found: LocatedSite, plan: Plan, tables: Tables, ghost: bool) -> None:
         set_tensor(found.output, "weight", torch.zeros_like(found.output.weight))
         set_hook(found.output, Silence())
         _mute_values(found)
-    _set_counts(found, plan)
+    set_counts(found, plan)
     found.module.kheads_state = state
 
 
@@ -188,7 +188,7 @@ def _cut_projections(found: LocatedSite, plan: Plan) -> None:
 
     for path, text in found.layout.rows.items():
         index = rows(text, size, found.heads, found.kv, plan)
-        for owner, name, axis in _output_tensors(found.module, path):
+        for owner, name, axis in output_tensors(found.module, path):
             _take(owner, name, axis, index)
     columns = places(plan.query, found.head_dim)
     _take(found.output, "weight", 0 if _is_conv1d(found.output) else 1, columns)
@@ -202,7 +202,7 @@ def _mute_values(found: LocatedSite) -> None:
     one on the values nothing from an output of zero.
     """
     for path, text in found.layout.rows.items():
-        for owner, name, axis in _output_tensors(found.module, path):
+        for owner, name, axis in output_tensors(found.module, path):
             start = 0
             for part in (part for _, parts in segments(text) for part in parts):
                 size = found.layout.size(found.module, part)
@@ -214,7 +214,7 @@ def _mute_values(found: LocatedSite) -> None:
 def _cut_per_head(found: LocatedSite, plan: Plan) -> None:
     for path, axis in found.layout.per_head.items():
         heads = plan.kv if path.startswith("kv:") else plan.query
-        parent, name, value = _resolve(found.module, path.removeprefix("kv:"))
+        parent, name, value = resolve(found.module, path.removeprefix("kv:"))
         if isinstance(value, nn.ModuleList):
             setattr(parent, name, nn.ModuleList([copy.deepcopy(value[head]) for head in heads]))
         elif value is not None:
@@ -270,10 +270,11 @@ def position_tables(located: Sequence[LocatedSite]) -> Tables:
     return tables
 
 
-def _set_counts(found: LocatedSite, plan: Plan) -> None:
+def set_counts(found: LocatedSite, plan: Plan) -> None:
+    """Writes the numbers of heads that the class reads."""
     values = counts(plan, found.head_dim)
     for path, what in found.layout.counts.items():
-        if _resolve(found.module, path)[2] is not None:
+        if resolve(found.module, path)[2] is not None:
             set_attribute(found.module, path, values[what])
 
 
@@ -292,9 +293,9 @@ def _take(owner: nn.Module, name: str, axis: int, index: Tensor) -> None:
     set_tensor(owner, name, old.detach().index_select(axis, index.to(old.device)))
 
 
-def _output_tensors(module: nn.Module, path: str) -> list[tuple[nn.Module, str, int]]:
+def output_tensors(module: nn.Module, path: str) -> list[tuple[nn.Module, str, int]]:
     """The tensors of a projection that have its output axis: (owner, name, axis)."""
-    parent, name, value = _resolve(module, path)
+    parent, name, value = resolve(module, path)
     if value is None:
         return []
     if not isinstance(value, nn.Module):
@@ -307,7 +308,7 @@ def _is_conv1d(module: nn.Module) -> bool:
     return hasattr(module, "nf")
 
 
-def _resolve(module: nn.Module, path: str) -> tuple[Any, str, Any]:
+def resolve(module: nn.Module, path: str) -> tuple[Any, str, Any]:
     """Returns (owner, name, value) of a path; value None where it is absent."""
     parent, _, name = path.rpartition(".")
     try:
@@ -324,10 +325,10 @@ def _describe(found: LocatedSite, names: dict[int, str], record: dict[str, Any])
         record["layouts"][name] = module.kheads_layout
     if "kheads_state" not in module.__dict__:
         return
-    owners = [(owner, tensor) for path in layout.rows for owner, tensor, _ in _output_tensors(module, path)]
+    owners = [(owner, tensor) for path in layout.rows for owner, tensor, _ in output_tensors(module, path)]
     owners.append((found.output, "weight"))
     for path in layout.per_head:
-        owner, tensor, value = _resolve(module, path.removeprefix("kv:"))
+        owner, tensor, value = resolve(module, path.removeprefix("kv:"))
         if isinstance(value, nn.ModuleList):
             record["lists"][prefix + path.removeprefix("kv:")] = len(value)
         elif value is not None:
@@ -341,7 +342,7 @@ def _describe(found: LocatedSite, names: dict[int, str], record: dict[str, Any])
             raise ValueError(f"The silent {what} of the emptied site {name!r} has weights; set its output to 0.")
         record["silent"].append(prefix + layout.o)
     for path in layout.counts:
-        value = _resolve(module, path)[2]
+        value = resolve(module, path)[2]
         if value is not None:
             record["attributes"][prefix + path] = value
     if isinstance(layout.bias, OwnTable):

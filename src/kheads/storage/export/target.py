@@ -40,6 +40,13 @@ class Target:
 
 TARGETS: dict[str, Target] = {
     "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub"),
+    "onnx": Target(
+        "onnxruntime and OpenVINO, without torch",
+        "kheads.storage.export.onnx.writing",
+        extra="onnx",
+        needs=("onnx", "onnxruntime", "onnxscript"),
+        options=("int8",),
+    ),
 }
 
 
