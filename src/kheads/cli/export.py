@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,8 +11,13 @@ import typer
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    to: Annotated[str, typer.Option(help="What for: hub (transformers with trust_remote_code).")] = "hub",
+    to: Annotated[
+        str, typer.Option(help="What for: hub (transformers with trust_remote_code), onnx (onnxruntime and OpenVINO).")
+    ] = "hub",
     overwrite: Annotated[bool, typer.Option(help="Replace an output folder that kheads made.")] = False,
+    int8: Annotated[
+        bool | None, typer.Option("--int8/--no-int8", help="onnx: also write files with weights of 8 bits.")
+    ] = None,
 ) -> None:
     """Turn a pruned model into a folder that loads without kheads.
 
@@ -23,8 +28,9 @@ def export(
 
     remarks: list[str] = []
     compared: list[str] = []
+    options: dict[str, Any] = {name: value for name, value in {"int8": int8}.items() if value is not None}
     with terminal.waiting("exporting, and trying it in a new process"):
-        out = exporting.export(folder, output, to, overwrite, say=remarks.append, tell=compared.append)
+        out = exporting.export(folder, output, to, overwrite, say=remarks.append, tell=compared.append, **options)
     for remark in remarks:
         terminal.console(stderr=True).print(remark, soft_wrap=True, markup=False)
     found = "; ".join(compared)

@@ -38,6 +38,11 @@ def export(
     of code lies beside the weights. The model is written anew. Of the other files only those of the tokenizer or
     processor and result.json go along: no code, nothing that names code, nothing behind a link.
 
+    `to="onnx"`: onnxruntime runs it, and OpenVINO reads it, without torch, transformers and kheads: `model.onnx` for
+    encoders of text and images with any head and for language models with their cache, `encoder_model.onnx` and
+    `decoder_model.onnx` for encoder-decoders. `int8=True` writes `..._int8.onnx` beside them and reports size, speed
+    and closeness. It needs `pip install 'kheads[onnx]'`.
+
     Args:
         directory: the folder that `save` wrote.
         out: the folder to make.

@@ -50,7 +50,7 @@ tokenizer = Tokenizer.from_file("tokenizer.json")
 
 _PLAIN = (
     _TEXT
-    + """tokenizer.enable_padding()
+    + """tokenizer.enable_padding()  # pad_id: pad_token_id of config.json, if that is not 0
 session = onnxruntime.InferenceSession("model.onnx")
 encoded = tokenizer.encode_batch(["one sentence", "and a longer one"])
 inputs = {
@@ -62,7 +62,7 @@ inputs = {one.name: inputs[one.name] for one in session.get_inputs()}
 print(session.run(None, inputs)[0])
 ```
 
-Batch and length may have any size.
+Batch and length may have any size that the model has positions for.
 """
 )
 

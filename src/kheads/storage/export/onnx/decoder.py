@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kheads.storage.export.onnx.caches import KEYS, fill, new_cache, states_of
-from kheads.storage.export.onnx.graph import BATCH, LENGTH, PAST, Axes, Case, Graph, Kind, Named
+from kheads.storage.export.onnx.graph import BATCH, LENGTH, PAST, YOURS, Axes, Case, Graph, Kind, Named
 from kheads.storage.export.onnx.made_up import fitting, longest, padded, size_of, tokens
 from kheads.storage.export.onnx.writing_on import continued
 
@@ -31,7 +31,7 @@ def cases(model: Any, inputs: Named | None) -> list[Case]:
         given = padded(model, tokens(model, batch, longest(model, length)), left=True)
         found.append(_case(model, size_of(given["input_ids"], " with padding" if batch > 1 else ""), given))
     if inputs is not None:
-        found.append(_case(model, "your batch", fitting(inputs, ("input_ids", "attention_mask"), model)))
+        found.append(_case(model, YOURS, fitting(inputs, ("input_ids", "attention_mask"), model)))
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kheads.storage.export.onnx.caches import KEYS, fill, new_cache, states_of
-from kheads.storage.export.onnx.graph import BATCH, LENGTH, PAST, SOURCE, Axes, Case, Graph, Kind, Named
+from kheads.storage.export.onnx.graph import BATCH, LENGTH, PAST, SOURCE, YOURS, Axes, Case, Graph, Kind, Named
 from kheads.storage.export.onnx.made_up import fitting, longest, padded, size_of, tokens
 from kheads.storage.export.onnx.writing_on import continued
 
@@ -28,7 +28,7 @@ def cases(model: Any, inputs: Named | None) -> list[Case]:
         found.append(_case(model, size_of(given["input_ids"], " with padding" if batch > 1 else ""), given))
     if inputs is not None:
         source = {name: value for name, value in inputs.items() if not name.startswith("decoder_")}
-        found.append(_case(model, "your batch", fitting(source, ("input_ids", "attention_mask"), model)))
+        found.append(_case(model, YOURS, fitting(source, ("input_ids", "attention_mask"), model)))
     return found
 
 

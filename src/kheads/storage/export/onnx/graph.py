@@ -15,6 +15,9 @@ Axes = Mapping[int, str]  # which axes of a tensor may have any size, and what t
 BATCH, LENGTH, PAST, SOURCE = 2, 3, 5, 7
 
 
+YOURS = "your batch"  # the case of a batch that the user gives
+
+
 @dataclass(frozen=True)
 class Graph:
     """One file.

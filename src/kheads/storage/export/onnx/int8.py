@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kheads.storage.export.onnx.comparing import Found, compared_values, written
-from kheads.storage.export.onnx.graph import Case
+from kheads.storage.export.onnx.graph import YOURS, Case
 from kheads.storage.export.onnx.tracing import quiet
 from kheads.storage.export.target import ExportError
 
@@ -41,13 +41,18 @@ def report(cases: Sequence[Case], found: Found, paths: Sequence[Path]) -> str:
     )
     low, ratio, high = np.quantile(found.seconds[0] / found.seconds[1], (0.25, 0.5, 0.75))
     said = (
-        f"int8: {before:.1f} MB become {after:.1f} MB; lowest cosine of an output {_lowest(cases, found):.3f}; "
-        f"{ratio:.2f} times as fast at {cases[-1].name} with one thread "
+        f"int8: {before:.1f} MB become {after:.1f} MB; lowest cosine of an output {_lowest(cases, found):.3f} on "
+        f"{_named(cases)}; "
+        f"{ratio:.2f} times as fast at {cases[-1].name} by one thread "
         f"(half of {ROUNDS} pairs: {low:.2f} to {high:.2f})"
     )
     if not any("steps" in case.expected for case in cases):
         return said
     return f"{said}; {_same_tokens(cases, found)}"
+
+
+def _named(cases: Sequence[Case]) -> str:
+    return "made-up inputs and your batch" if cases[-1].name == YOURS else "made-up inputs"
 
 
 def _lowest(cases: Sequence[Case], found: Found) -> float:

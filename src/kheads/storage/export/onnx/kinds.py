@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from kheads.storage.export.onnx.plain import IMAGES, PLAIN
 from kheads.storage.export.target import ExportError
 
 # Rotations that are computed anew for long inputs; a graph that was traced with short ones would be wrong there.
-BY_LENGTH = ("dynamic", "longrope")
+BY_LENGTH = re.compile("dynamic|longrope")
 
 
 def kind_of(model: Any) -> Kind:
@@ -42,7 +43,7 @@ def refusal(model: Any, reason: str) -> ExportError:
 def _rotations(config: Any) -> Iterator[str]:
     """Types of rotary positions that depend on the length, wherever in the config they are."""
     if isinstance(config, Mapping):
-        if (found := config.get("rope_type")) in BY_LENGTH:
-            yield str(found)
+        if BY_LENGTH.search(found := str(config.get("rope_type"))):
+            yield found
         for inner in config.values():
             yield from _rotations(inner)

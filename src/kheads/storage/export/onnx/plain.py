@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kheads.storage.export.onnx.graph import BATCH, SOURCE, Case, Graph, Kind, Named
+from kheads.storage.export.onnx.graph import BATCH, SOURCE, YOURS, Case, Graph, Kind, Named
 from kheads.storage.export.onnx.made_up import fitting, longest, padded, size_of, tokens
 from kheads.storage.probe import probe_inputs
 
@@ -53,7 +53,7 @@ def cases(model: Any, inputs: Named | None) -> list[Case]:
     per_token = [name for name in expected[0] if _follow(lengths, [found[name] for found in expected])]
     if inputs is not None:
         given = fitting(inputs, _names(model), model)
-        batches["your batch"] = given
+        batches[YOURS] = given
         expected.append(_outputs(model, given))
     return [
         Case(name, given, found, {output: given["attention_mask"].bool() for output in per_token})

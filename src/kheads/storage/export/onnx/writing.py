@@ -23,10 +23,13 @@ from kheads.surgery.silent import give_silent_heads
 if TYPE_CHECKING:
     from pathlib import Path
 
+NOT_OF_IT = ("kheads", "_name_or_path")  # the record is for weights that are not here, the path for this machine
+
 
 def write(order: Order) -> Exported:
     """Writes the files and compares what they give in a new process."""
     model: Any = order.model
+    small_too = check_int8(order.options.get("int8", False))
     kind, remarks = kind_of(model), []
     if model.dtype != torch.float32:
         remarks.append(
@@ -36,12 +39,19 @@ def write(order: Order) -> Exported:
     cases = _cases(kind, model, order.inputs)
     give_silent_heads(model)  # after the cases: these come from the model as it was
     paths = _write_graphs(kind, model, order.folder)
-    small = [quantise(path) for path in paths] if order.options.get("int8") else []
+    small = [quantise(path) for path in paths] if small_too else []
     found = run_files(order.folder, kind.name, cases, ("", ENDING) if small else ("",), ROUNDS if small else 0)
     compared = [compare(cases, found), *([report(cases, found, paths)] if small else [])]
     left = _furnish(order, kind)
     remarks += [f"Left out of the export: {', '.join(left)}."] if left else []
     return Exported(tuple(compared), tuple(remarks))
+
+
+def check_int8(value: Any) -> bool:
+    """The option, if it is one."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`int8` must be True or False; got {value!r}.")
+    return value
 
 
 def _cases(kind: Kind, model: Any, inputs: Named | None) -> list[Case]:
@@ -66,7 +76,7 @@ def _furnish(order: Order, kind: Kind) -> list[str]:
     """Puts configs, tokenizer and card beside the files, and returns what was left out."""
     model: Any = order.model
     config = without_code(model.config.to_dict())
-    write_json(order.folder / CONFIG, {name: value for name, value in config.items() if name != "kheads"})
+    write_json(order.folder / CONFIG, {name: value for name, value in config.items() if name not in NOT_OF_IT})
     if model.can_generate():
         write_json(order.folder / GENERATION, without_code(model.generation_config.to_diff_dict()))
     written = {MARK, CONFIG, GENERATION, INDEX, *(path.name for path in weight_files(order.source))}
