@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kheads import Kept, Repair, Site, discover, ghosts, remove, repair
 from kheads.anatomy import LocatedSite, Plan, locate, rows
-from kheads.surgery.removal import _output_tensors, _resolve
+from kheads.surgery.removal import output_tensors, resolve
 from kheads.surgery.repair import refit
 from zoo import ZOO, outputs
 from zoo.cases import build, built, parts
@@ -94,10 +94,10 @@ def duplicate_first_block(found: LocatedSite) -> None:
 
     for path, text in found.layout.rows.items():
         first, second = (rows(text, size, found.heads, found.kv, Plan((head,), (head,), 1)) for head in (0, 1))
-        for owner, tensor, axis in _output_tensors(found.module, path):
+        for owner, tensor, axis in output_tensors(found.module, path):
             _copy(getattr(owner, tensor), axis, first, second)
     for path, axis in found.layout.per_head.items():
-        _, _, value = _resolve(found.module, path.removeprefix("kv:"))
+        _, _, value = resolve(found.module, path.removeprefix("kv:"))
         if isinstance(value, Tensor):
             _copy(value, axis, torch.tensor([0]), torch.tensor([1]))
 

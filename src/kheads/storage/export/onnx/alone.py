@@ -57,12 +57,13 @@ def run_plain(sessions: dict[str, Any], given: Arrays) -> Arrays:
 
 
 def run_decoder(sessions: dict[str, Any], given: Arrays) -> Arrays:
-    """Reads the prompt with an empty past, then the tokens one by one."""
+    """Reads the prompt with an empty past, then the tokens all at once, and again one by one."""
     session, mask = sessions["model"], given["attention_mask"]
     past = empty_past(session, len(mask), "")
     positions = np.maximum(mask.cumsum(1) - 1, 0)
     found = run(session, {"input_ids": given["input_ids"], "attention_mask": mask, "position_ids": positions, **past})
     logits, steps = found["logits"], [found["logits"][:, -1]]
+    together = _read_on(session, given, positions, handed_on(found))
     for place in range(given["tokens"].shape[1] - 1):
         mask = np.concatenate([mask, np.ones_like(mask[:, :1])], 1)
         positions = positions[:, -1:] + 1
@@ -70,7 +71,14 @@ def run_decoder(sessions: dict[str, Any], given: Arrays) -> Arrays:
         past = handed_on(found)
         found = run(session, {"input_ids": token, "attention_mask": mask, "position_ids": positions, **past})
         steps.append(found["logits"][:, -1])
-    return {"logits": logits, "steps": np.stack(steps, 1)}
+    return {"logits": logits, "steps": np.stack(steps, 1), "together": together}
+
+
+def _read_on(session: Any, given: Arrays, positions: Any, past: Arrays) -> Any:
+    tokens = given["tokens"][:, :-1]
+    mask = np.concatenate([given["attention_mask"], np.ones_like(tokens)], 1)
+    places = positions[:, -1:] + 1 + np.arange(tokens.shape[1])
+    return run(session, {"input_ids": tokens, "attention_mask": mask, "position_ids": places, **past})["logits"]
 
 
 def run_encoder_decoder(sessions: dict[str, Any], given: Arrays) -> Arrays:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from kheads.storage.export.target import ExportError
+from kheads.storage.export.onnx.refusal import refusal
 
 KEYS = ("key", "value")
 
@@ -38,8 +38,5 @@ def states_of(cache: Any, model: Any) -> list[tuple[Tensor, Tensor]]:
         (getattr(layer, "keys", None), getattr(layer, "values", None)) for layer in getattr(cache, "layers", ())
     ]
     if not layers or not all(isinstance(state, Tensor) and state.dim() == 4 for states in layers for state in states):
-        raise ExportError(
-            f"{type(model).__name__} keeps no cache of keys and values alone, so it cannot be written as ONNX; use "
-            '`to="hub"`.'
-        )
+        raise refusal(model, "it keeps no cache of keys and values alone")
     return layers

@@ -39,7 +39,7 @@ def _case(model: Any, name: str, given: dict[str, Tensor]) -> Case:
     mask = given["attention_mask"]
     logits = model(**given, **_positions(model, mask), use_cache=False).logits
     written, steps = continued(model, given)
-    expected = {"logits": logits, "steps": steps}
+    expected = {"logits": logits, "steps": steps, "together": steps[:, 1:]}
     return Case(name, {**given, "tokens": written}, expected, {"logits": mask.bool()})
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kheads.storage.export.onnx.graph import BATCH, SOURCE, YOURS, Case, Graph, Kind, Named
 from kheads.storage.export.onnx.made_up import fitting, longest, padded, size_of, tokens
+from kheads.storage.export.onnx.refusal import refusal
 from kheads.storage.probe import probe_inputs
 
 IMAGES = "pixel_values"
@@ -49,6 +50,7 @@ def cases(model: Any, inputs: Named | None) -> list[Case]:
         name = size_of(given[model.main_input_name], " with padding" if "attention_mask" in given and batch > 1 else "")
         batches[name] = given
     expected = [_outputs(model, given) for given in batches.values()]
+    _refuse_chance(model, next(iter(batches.values())), expected[0])
     lengths = [given[model.main_input_name].shape[1] for given in batches.values()]
     per_token = [name for name in expected[0] if _follow(lengths, [found[name] for found in expected])]
     if inputs is not None:
@@ -59,6 +61,11 @@ def cases(model: Any, inputs: Named | None) -> list[Case]:
         Case(name, given, found, {output: given["attention_mask"].bool() for output in per_token})
         for (name, given), found in zip(batches.items(), expected, strict=True)
     ]
+
+
+def _refuse_chance(model: Any, given: Named, before: Named) -> None:
+    if any(not torch.equal(before[name], value) for name, value in _outputs(model, given).items()):
+        raise refusal(model, "it draws at random, and gives something else at every call")
 
 
 def _follow(lengths: list[int], outputs: list[Tensor]) -> bool:

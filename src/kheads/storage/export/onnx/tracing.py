@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from kheads.storage.export.onnx.graph import Graph
-from kheads.storage.export.onnx.kinds import refusal
+from kheads.storage.export.onnx.refusal import refusal
 
 
 class _Traced(nn.Module):
@@ -65,7 +65,7 @@ def _reason(error: BaseException) -> str:
     """The first line of what went wrong in the first place."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
 @contextmanager

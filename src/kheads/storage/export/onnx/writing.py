@@ -12,7 +12,8 @@ from kheads.storage.export.onnx.card import write_card
 from kheads.storage.export.onnx.comparing import compare, run_files
 from kheads.storage.export.onnx.graph import Case, Kind, Named
 from kheads.storage.export.onnx.int8 import ENDING, ROUNDS, quantise, report
-from kheads.storage.export.onnx.kinds import kind_of, refusal
+from kheads.storage.export.onnx.kinds import kind_of
+from kheads.storage.export.onnx.refusal import refusal
 from kheads.storage.export.onnx.tracing import quiet, write_graph
 from kheads.storage.export.target import Exported, ExportError, Order
 from kheads.storage.marks import MARK
@@ -62,8 +63,7 @@ def _cases(kind: Kind, model: Any, inputs: Named | None) -> list[Case]:
     except ExportError:
         raise
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise refusal(model, f"kheads cannot make up inputs for it ({reason})") from error
+        raise refusal(model, "kheads cannot make up inputs for it") from error
 
 
 def _write_graphs(kind: Kind, model: Any, folder: Path) -> list[Path]:
