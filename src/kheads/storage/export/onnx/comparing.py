@@ -43,7 +43,7 @@ def run_files(folder: Path, kind: str, cases: Sequence[Case], endings: Sequence[
         np.savez(given, **arrays)
         code = BLOCKED + Path(alone.__file__).read_text(encoding="utf-8")
         arguments = [str(folder.resolve()), kind, str(given), str(results), str(rounds), *endings]
-        run_alone(code, arguments, "The ONNX files do not run")
+        run_alone(code, arguments, 'The ONNX files, in whose place `to="hub"` works, do not run')
         with np.load(results, allow_pickle=False) as found:
             outputs: dict[tuple[str, str], dict[str, Any]] = {}
             for key in (key for key in found.files if key != "seconds"):

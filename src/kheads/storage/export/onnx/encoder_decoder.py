@@ -58,9 +58,12 @@ def _run_encoder(model: Any, tensors: dict[str, Tensor]) -> tuple[Tensor, ...]:
     """Lets the decoder read one token to get its cross-attentions' keys and values; the rest leaves no trace."""
     hidden = model.get_encoder()(**tensors)[0]
     first = torch.zeros_like(tensors["input_ids"][:, :1])
-    mask = tensors["attention_mask"]
     out = model(
-        attention_mask=mask, decoder_input_ids=first, encoder_outputs=(hidden,), past_key_values=_pair(), use_cache=True
+        attention_mask=tensors["attention_mask"],
+        decoder_input_ids=first,
+        encoder_outputs=_states(hidden),
+        past_key_values=_pair(),
+        use_cache=True,
     )
     crossed = states_of(out.past_key_values.cross_attention_cache, model)
     return (hidden, *(state for states in crossed for state in states))
@@ -98,12 +101,18 @@ def _run_decoder(model: Any, tensors: dict[str, Tensor], width: int) -> tuple[Te
     out = model(
         attention_mask=mask,
         decoder_input_ids=tensors["input_ids"],
-        encoder_outputs=(hidden,),
+        encoder_outputs=_states(hidden),
         past_key_values=past,
         use_cache=True,
     )
     own = states_of(out.past_key_values.self_attention_cache, model)
     return (out.logits, *(state for states in own for state in states))
+
+
+def _states(hidden: Any) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return BaseModelOutput(last_hidden_state=hidden)
 
 
 def _pair(own: Any = None, crossed: Any = None) -> Any:

@@ -47,7 +47,7 @@ def write_graph(model: Any, graph: Graph, folder: Path) -> Path:
             _forget_where(program.model)
             program.save(str(path))
     except Exception as error:  # tracing runs all of the model's code, which may raise anything
-        raise refusal(model, f"torch.onnx cannot trace it ({_reason(error)})") from error
+        raise refusal(model, "torch.onnx cannot trace it") from error
     return path
 
 
@@ -59,13 +59,6 @@ def _forget_where(graph: Any) -> None:
             part.metadata_props.clear()
     for value in graph.graph.inputs:
         value.metadata_props.clear()
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of what went wrong in the first place."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,19 +59,26 @@ def check_int8(value: Any) -> bool:
 
 def _cases(kind: Kind, model: Any, inputs: Named | None) -> list[Case]:
     """What to compare, computed by the model as it was saved."""
-    try:
-        with torch.no_grad(), quiet():
-            return kind.cases(model, inputs)
-    except ExportError:
-        raise
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise refusal(model, "kheads cannot make up inputs for it") from error
+    with _trying(model, "kheads cannot make up inputs for it"):
+        return kind.cases(model, inputs)
 
 
 def _write_graphs(kind: Kind, model: Any, folder: Path) -> list[Path]:
-    with torch.no_grad(), quiet():
+    with _trying(model, "it does not run as a file would run it"):
         graphs = kind.graphs(model)
     return [write_graph(model, graph, folder) for graph in graphs]
+
+
+@contextmanager
+def _trying(model: Any, reason: str) -> Iterator[None]:
+    """Runs the model on what was made up; if it fails, that is the reason not to export it."""
+    try:
+        with torch.no_grad(), quiet():
+            yield
+    except ExportError:
+        raise
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise refusal(model, reason) from error
 
 
 def _furnish(order: Order, kind: Kind) -> list[str]:
