@@ -21,7 +21,8 @@ def tokens(model: Any, batch: int, length: int, seed: int = 0) -> Tensor:
 def longest(model: Any, wanted: int) -> int:
     """A length up to the wanted one that the model has positions for."""
     config = model.config.get_text_config()
-    places = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    names = ("max_position_embeddings", "n_positions", "max_seq_len")
+    places = next((found for name in names if (found := getattr(config, name, None))), None)
     return min(wanted, places - SPARE) if places and places > SPARE else wanted
 
 

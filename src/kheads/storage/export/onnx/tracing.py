@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from io import StringIO
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def quiet() -> Iterator[None]:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
