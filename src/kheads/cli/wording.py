@@ -22,6 +22,7 @@ FLAGS = {
     "overwrite": "--overwrite",
     "repair": "--no-repair",
     "to": "--to",
+    "int8": "--int8",
     "budgets": "--budgets",
     # Amounts of a `kheads.Budget`, which the command line calls otherwise.
     "params": "--smaller",
@@ -45,10 +46,10 @@ def in_words_of_the_command_line(sentence: str) -> str:
         sentence = sentence.replace(said, better)
     sentence = re.sub(r"columns=\{([^}]*)\}", lambda found: _columns(found[1]), sentence)
     sentence = re.sub(r"`(params|flops)` (0\.\d+)", _share, sentence)
-    sentence = re.sub(r'`?\b(parts|unit)="(\w+)"`?', r"`--\1 \2`", sentence)
+    sentence = re.sub(r"""`?\b(parts|unit|to)=["'](\w+)["']`?""", r"`--\1 \2`", sentence)
     sentence = re.sub(r"`at=\((\d+), (\d+)\)`", r"`--at \1x\2`", sentence)
     flags = _flags()
-    return re.sub(r"`([a-z_]+)`", lambda found: f"`{flags.get(found[1], found[1])}`", sentence)
+    return re.sub(r"`([a-z_][a-z0-9_]*)`", lambda found: f"`{flags.get(found[1], found[1])}`", sentence)
 
 
 def _share(found: re.Match[str]) -> str:

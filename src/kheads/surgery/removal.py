@@ -166,7 +166,7 @@ def cut(found: LocatedSite, plan: Plan, tables: Tables, ghost: bool) -> None:
         set_tensor(found.output, "weight", torch.zeros_like(found.output.weight))
         set_hook(found.output, Silence())
         _mute_values(found)
-    _set_counts(found, plan)
+    set_counts(found, plan)
     found.module.kheads_state = state
 
 
@@ -275,7 +275,8 @@ def position_tables(located: Sequence[LocatedSite]) -> Tables:
     return tables
 
 
-def _set_counts(found: LocatedSite, plan: Plan) -> None:
+def set_counts(found: LocatedSite, plan: Plan) -> None:
+    """Writes the numbers of heads that the class reads."""
     values = counts(plan, found.head_dim)
     for path, what in found.layout.counts.items():
         if resolve(found.module, path)[2] is not None:

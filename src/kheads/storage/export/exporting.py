@@ -42,6 +42,11 @@ def export(
     `to="vanilla"`: plain `from_pretrained` loads it, without any code. A config says one number of heads, and one of
     neurons, for all layers: smaller sites are filled up with silent ones, and it is said how many.
 
+    `to="onnx"`: onnxruntime runs it, and OpenVINO reads it, without torch, transformers and kheads: `model.onnx` for
+    encoders of text and images with any head and for language models with their cache, `encoder_model.onnx` and
+    `decoder_model.onnx` for encoder-decoders. `int8=True` writes `..._int8.onnx` beside them and reports size, speed
+    and closeness. It needs `pip install 'kheads[onnx]'`.
+
     Args:
         directory: the folder that `save` wrote.
         out: the folder to make.

@@ -41,6 +41,13 @@ class Target:
 TARGETS: dict[str, Target] = {
     "hub": Target("transformers with trust_remote_code", "kheads.storage.export.hub", options=("push",)),
     "vanilla": Target("plain transformers, without any code", "kheads.storage.export.vanilla", options=("push",)),
+    "onnx": Target(
+        "onnxruntime and OpenVINO, without torch",
+        "kheads.storage.export.onnx.writing",
+        extra="onnx",
+        needs=("onnx", "onnxruntime", "onnxscript"),
+        options=("push", "int8"),
+    ),
     "gguf": Target("llama.cpp", "kheads.storage.export.gguf", "gguf", ("gguf",), ("push", "dtype")),
 }
 
