@@ -271,7 +271,7 @@ def _flags() -> Iterator[Bad]:
         ("--unit", "layer"),
         ("--method", "best"),
         ("--method", "a:b"),
-        ("--task", "mlm"),
+        ("--task", "ner"),
         ("--method", ":"),
     ):
         yield Bad(

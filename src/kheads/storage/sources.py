@@ -144,6 +144,32 @@ def trained_classifier(source: str | Path) -> PreTrainedModel:
     return _trained(resolve(source), transformers.AutoModelForSequenceClassification, "classification")
 
 
+def token_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
+    """Loads a model for token classification, and says the same of it as `classifier`."""
+    return _classifier(resolve(source), transformers.AutoModelForTokenClassification, options)
+
+
+def trained_token_classifier(source: str | Path) -> PreTrainedModel:
+    """Loads a model that tags words already, pruned or not, with the labels it has."""
+    return _trained(resolve(source), transformers.AutoModelForTokenClassification, "token classification")
+
+
+def question_answerer(source: str | Path) -> tuple[PreTrainedModel, bool]:
+    """Loads a model for extractive question answering, and says whether it was one before."""
+    # A start and an end; a model that was made for a task with labels would have as many outputs as these.
+    return _classifier(resolve(source), transformers.AutoModelForQuestionAnswering, {"num_labels": 2})
+
+
+def trained_question_answerer(source: str | Path) -> PreTrainedModel:
+    """Loads a model that finds answers already, pruned or not."""
+    return _trained(resolve(source), transformers.AutoModelForQuestionAnswering, "question answering")
+
+
+def masked_language_model(source: str | Path) -> PreTrainedModel:
+    """Loads a masked language model, with all its weights."""
+    return _trained(resolve(source), transformers.AutoModelForMaskedLM, "masked language modelling")
+
+
 def language_model(source: str | Path) -> PreTrainedModel:
     """Loads a causal language model, with all its weights."""
     source = resolve(source)
