@@ -26,9 +26,15 @@ def tokenizer() -> Any:
 def save_model(folder: Path | str, kind: str, labels: Sequence[str] | int = 2, **sizes: Any) -> None:
     """Saves a tiny BERT for a task, such as "TokenClassification", with its tokenizer."""
     names = {"num_labels": labels} if isinstance(labels, int) else {"id2label": dict(enumerate(labels))}
-    usual = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    usual = {
+        "vocab_size": len(PIECES),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+    }
     torch.manual_seed(0)
-    config: Any = BertConfig(vocab_size=len(PIECES), max_position_embeddings=64, **{**usual, **sizes}, **names)
+    config: Any = BertConfig(max_position_embeddings=64, **{**usual, **sizes}, **names)
     name = "BertModel" if not kind else f"BertFor{kind}"
     getattr(transformers, name)(config).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
