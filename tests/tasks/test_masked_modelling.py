@@ -175,7 +175,12 @@ def test_what_is_looked_at_after_training_does_not_depend_on_it(place: Path) -> 
     collator = prepared.trainer_options["data_collator"]
     seen: list[int] = []
     told = collator.set_epoch
-    collator.set_epoch = lambda epoch: (seen.append(epoch), told(epoch))
+
+    def noted(epoch: int) -> None:
+        seen.append(epoch)
+        told(epoch)
+
+    collator.set_epoch = noted
     args = jobs.arguments(place / "run", a_job(max_steps=7, save_steps=100), prepared, quiet=True)
     trainer = GatedTrainer(
         model=prepared.model, args=args, train_dataset=prepared.train, processing_class=prepared.processor,

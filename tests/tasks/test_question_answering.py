@@ -18,6 +18,7 @@ from kheads.lab.jobs import running as jobs
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.tasks.answers import exact_match, f1
+from kheads.tasks.bpe import train_bpe
 from kheads.tasks.question_answering import QuestionTask, Windows, best_span, from_question_files
 from kheads.tasks.question_files import Question, read_questions
 from word_tasks import TAGS, furnish, questions, save_model, squad, tokenizer, write_lines
@@ -25,6 +26,8 @@ from word_tasks import TAGS, furnish, questions, save_model, squad, tokenizer, w
 DATA = ("--task", "qa", "--train", "train.json", "--eval", "dev=dev.json")
 STEPS = ("--max-steps", "2", "--batch-size", "8", "--max-length", "16")
 READ = tokenizer()
+BYTES = train_bpe(["a bc def"], 280)  # of no special token before a text
+Prediction: Any = EvalPrediction  # its types know of one array alone
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +56,7 @@ def judged(task: QuestionTask, data: Any, right: bool = True, null: float = 0.0)
         if right and first != empty:
             starts[row, first] = ends[row, last] = 1
     labels = (np.asarray(data["start_positions"]), np.asarray(data["end_positions"]))
-    return task.compute_metrics(EvalPrediction((starts, ends), labels), data)
+    return task.compute_metrics(Prediction((starts, ends), labels), data)
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -94,10 +97,11 @@ def test_windows_show_all_of_a_context_and_say_where_the_answer_is(
     end = data.draw(st.integers(begin + 1, len(context)))
     one = Question("x", "a", context, (context[begin:end],), (begin,))
     task = QuestionTask(None, {"dev": [one]}, totals={"dev": 1})
-    found = task.tokenize(Windows(READ, length, stride))["dev"]
+    read = data.draw(st.sampled_from([READ, BYTES]))
+    found = task.tokenize(Windows(read, length, stride))["dev"]
     assert max(found["length"]) <= length
     seen = {(b, e) for row in found for b, e in zip(row["begins"], row["ends"], strict=True) if e > b}
-    whole = READ(context, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    whole = read(context, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     assert seen == set(whole)
     for row in found:
         first, last = row["start_positions"], row["end_positions"]
@@ -190,9 +194,9 @@ def test_metrics_of_what_is_no_number_or_out_of_order() -> None:
     data = task.tokenize(Windows(READ, 40, 4))["dev"]
     labels = (np.asarray(data["start_positions"]), np.asarray(data["end_positions"]))
     nothing = np.full((2, 12, 40), np.nan)
-    assert np.isnan(task.compute_metrics(EvalPrediction(tuple(nothing), labels), data)["f1"])
+    assert np.isnan(task.compute_metrics(Prediction(tuple(nothing), labels), data)["f1"])
     with pytest.raises(RuntimeError, match="not in the order"):
-        task.compute_metrics(EvalPrediction(tuple(nothing), (labels[0][::-1], labels[1])), data)
+        task.compute_metrics(Prediction(tuple(nothing), (labels[0][::-1], labels[1])), data)
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs

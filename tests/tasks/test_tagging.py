@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import EvalPrediction
 
@@ -17,6 +17,7 @@ from kheads.lab.jobs import running as jobs
 from kheads.lab.jobs import tagging as tagging_job
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
+from kheads.tasks.bpe import train_bpe
 from kheads.tasks.tag_files import read_sentences
 from kheads.tasks.tagging import by_word, cut_between_words, from_tag_files
 from word_tasks import PIECES, TAGS, columns_of, furnish, save_model, tagged, tokenizer, write_lines
@@ -83,10 +84,13 @@ def test_columns_can_be_chosen() -> None:
 WORDS = st.lists(st.text(alphabet="ab.\u00e9\u200b", min_size=1, max_size=5), min_size=1, max_size=8)
 
 
-@given(WORDS)
-def test_every_token_belongs_to_the_word_it_is_of(words: list[str]) -> None:
+READERS = [tokenizer(), train_bpe(["ab ba a.b"], 280)]  # pieces of words, and bytes with the blank before them
+
+
+@settings(deadline=None)
+@given(WORDS, st.sampled_from(READERS))
+def test_every_token_belongs_to_the_word_it_is_of(words: list[str], read: Any) -> None:
     """As it would if each word were tokenized alone; words without tokens are left out."""
-    read = tokenizer()
     whole = read(" ".join(words), add_special_tokens=False, return_offsets_mapping=True)
     alone = [read(word, add_special_tokens=False)["input_ids"] for word in words]
     found = by_word(whole["input_ids"], whole["offset_mapping"], words)
