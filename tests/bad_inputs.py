@@ -77,8 +77,8 @@ WRONG: dict[str, Any] = {
 
 def every() -> list[Bad]:
     """All cases."""
-    parts = (_rows, _encodings, _tables, _texts, _pairs, _images, _flags, _sets, _configs, _records, _sweeps)
-    return [bad for part in (*parts, _constraints, _results, _models, _measures) for bad in part()]
+    parts = (_rows, _encodings, _tables, _texts, _tags, _questions, _pairs, _images, _flags, _sets, _configs, _records)
+    return [bad for part in (*parts, _sweeps, _constraints, _results, _models, _measures) for bad in part()]
 
 
 def _lines(*rows: Any) -> bytes:
@@ -204,6 +204,60 @@ def _texts() -> Iterator[Bad]:
     yield Bad("text folder", (*clm, "--train", "tiny", "--eval", "dev.jsonl"), ("tiny is a folder",))
 
 
+def _tags() -> Iterator[Bad]:
+    """Words and tags."""
+    good = {"words": ["a", "b"], "tags": ["O", "B-X"]}
+    cases = {f"{key} {kind}": _lines(good, {**good, key: value}) for key in good for kind, value in WRONG.items()}
+    cases |= {
+        f"{key} of {kind}": _lines(good, {**good, key: ["a", value]}) for key in good for kind, value in WRONG.items()
+    }
+    del cases["words of text"], cases["tags of int"], cases["tags of huge"], cases["tags of text"]
+    for name, content in cases.items():
+        yield _of("tags", name, "bad.jsonl", content, {"dev.jsonl": _lines(good)})
+    for name, text in {
+        "one column": "a\n",
+        "uneven": "a O\nb B-X O\n",
+        "empty": "",
+        "blank": "\n\n",
+        "NUL": "a\x00 O\n",
+    }.items():
+        yield _of("tags", name, "bad.conll", text.encode(), {"dev.jsonl": _lines(good)})
+    for name, content in {"latin-1": "ä O\n".encode("latin-1"), "binary": bytes(range(256))}.items():
+        yield _of("tags", name, "bad.conll", content, {"dev.jsonl": _lines(good)})
+    for column in ("x=y", "words=0", "words=99999999999999999999", "tags=x", "words="):
+        files = {"bad.conll": b"a O\nb B-X\n", "dev.conll": b"a O\nb B-X\n"}
+        words = (*WORD_TASK, "tags", "--train", "bad.conll", "--eval", "dev.conll", "--column", column)
+        yield Bad(f"tags column {column}", words, ("--column", "columns"), files)
+
+
+def _questions() -> Iterator[Bad]:
+    """Questions and contexts."""
+    answer = {"text": "b", "answer_start": 2}
+    good = {"context": "a b", "question": "c", "answers": [answer]}
+    for key in good:
+        for kind, value in WRONG.items():
+            if (key, kind) not in {("question", "text"), ("answers", "empty")}:
+                yield _of("qa", f"{key} {kind}", "bad.jsonl", _lines({**good, key: value}), {"dev.jsonl": _lines(good)})
+    for key in answer:
+        for kind, value in WRONG.items():
+            row = {**good, "answers": [{**answer, key: value}]}
+            yield _of("qa", f"answer {key} {kind}", "bad.jsonl", _lines(row), {"dev.jsonl": _lines(good)})
+    for kind, value in WRONG.items():
+        for name, document in {"data": {"data": value}, "articles": {"data": [value]}, "whole": value}.items():
+            content = json.dumps(document).encode()
+            yield _of("qa", f"{name} {kind}", "bad.json", content, {"dev.jsonl": _lines(good)})
+    for name, content in {"deep": b"[" * 100_000, "latin-1": b'{"data": "\xe4"}', "cut": b'{"data": [{'}.items():
+        yield _of("qa", name, "bad.json", content, {"dev.jsonl": _lines(good)})
+
+
+WORD_TASK = ("prune", "tiny", "-k", "3", "-o", "x", *SHORT, "--task")
+
+
+def _of(task: str, name: str, file: str, content: bytes, beside: Mapping[str, bytes]) -> Bad:
+    words = (*WORD_TASK, task, "--train", file, "--eval", "dev.jsonl")
+    return Bad(f"{task} {name}", words, (file,), {file: content, **beside})
+
+
 def _pairs() -> Iterator[Bad]:
     """Translation pairs."""
     command = ("prune", "tiny", "--task", "translation", "-k", "3", "-o", "x", "--max-steps", "1")
@@ -271,7 +325,7 @@ def _flags() -> Iterator[Bad]:
         ("--unit", "layer"),
         ("--method", "best"),
         ("--method", "a:b"),
-        ("--task", "mlm"),
+        ("--task", "ner"),
         ("--method", ":"),
     ):
         yield Bad(

@@ -16,6 +16,7 @@ import yaml
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+import word_tasks
 from command import call
 from documents import (
     DOCS,
@@ -107,6 +108,7 @@ RUN = (
     "docs/preview.md",
     "docs/reference/options.md",
     "docs/report.md",
+    "docs/taggers-readers-masked.md",
     "docs/translation.md",
     "docs/what-has-to-stay.md",
     "docs/your-own-method.md",
@@ -192,6 +194,7 @@ def _furnish(folder: Path, page: str) -> None:
         "docs/language-model.md": _texts,
         "docs/many-runs.md": _sweep,
         "docs/report.md": _results,
+        "docs/taggers-readers-masked.md": _words,
         "docs/translation.md": _pairs,
     }
     makers.get(page, _classifier)(folder)
@@ -227,6 +230,17 @@ def _texts(folder: Path) -> None:
     for file in ("wiki.txt", "wiki-test.txt"):
         (folder / file).write_text(text)
     (folder / "wiki-held.txt.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def _words(folder: Path) -> None:
+    word_tasks.save_model(folder / "ner", "TokenClassification", word_tasks.TAGS, **SMALL)
+    word_tasks.save_model(folder / "reader", "QuestionAnswering", **SMALL)
+    word_tasks.save_model(folder / "base", "MaskedLM", **SMALL)
+    word_tasks.furnish(folder)
+    (folder / "test.conll").write_text((folder / "dev.conll").read_text())
+    word_tasks.write_lines(folder / "test.jsonl", word_tasks.questions())
+    for file in ("wiki.txt", "wiki-held.txt"):
+        (folder / file).write_text((folder / "train.txt").read_text())
 
 
 def _images(folder: Path) -> None:

@@ -351,3 +351,57 @@ def test_gates_learn_from_a_teacher(case: str, bf16: bool, fresh: Fresh, tmp_pat
     trainer = GatedTrainer(model=model, args=args, train_dataset=rows(), gates=gates, teacher=teacher, quiet=True)
     trainer.train()
     assert not torch.equal(gates.w, before) and len(gates.kept()) == 3
+
+
+# ------------------------------------------------------------------------------------------------------------- spans
+
+
+def readers() -> tuple[Any, Any]:
+    """A model that says where an answer begins and ends, and another one of its shape."""
+    import transformers
+
+    sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 61}
+    library: Any = transformers
+    config = library.BertConfig(**sizes, intermediate_size=32, initializer_range=0.5, hidden_dropout_prob=0.0)
+    made = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        made.append(without_dropout(library.BertForQuestionAnswering(config)))
+    return made[0].eval(), made[1].train()
+
+
+def asked(width: int, labelled: bool = True) -> dict[str, Tensor]:
+    batch = padded([{"input_ids": torch.arange(5, 12), "attention_mask": torch.ones(7, dtype=torch.long)}] * 2, width)
+    batch["input_ids"][1, 4:7], batch["attention_mask"][1, 4:7] = PAD, 0
+    return {
+        **batch,
+        **({"start_positions": torch.tensor([1, 0]), "end_positions": torch.tensor([2, 3])} if labelled else {}),
+    }
+
+
+@pytest.mark.parametrize("width", [7, 12])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_beginnings_and_ends_are_learned_over_what_is_no_padding(width: int, labelled: bool) -> None:
+    """The mean of both divergences; labels of the teacher's batch and padding change nothing."""
+    whole, student = readers()
+    batch = asked(width, labelled)
+    found = Teacher(whole, ALONE).loss(batch, student(**batch))
+    parts = []
+    for row, real in enumerate((7, 4)):
+        given = {"input_ids": batch["input_ids"][row : row + 1, :real]}
+        with torch.no_grad():
+            told, said = whole(**given), student(**given)
+        for name in ("start_logits", "end_logits"):
+            parts.append(kl_divergence(Categorical(logits=told[name] / 2), Categorical(logits=said[name] / 2)) * 4)
+    assert found.item() == pytest.approx(torch.cat(parts).mean().item(), rel=1e-4)
+
+
+def test_a_reader_learns_from_labels_and_teacher() -> None:
+    whole, student = readers()
+    batch = asked(7)
+    outputs = student(**batch)
+    alone = Teacher(whole, ALONE).loss(batch, outputs)
+    both = Teacher(whole, Distillation(weight=0.25)).loss(batch, outputs, outputs.loss)
+    assert both.item() == pytest.approx((0.25 * alone + 0.75 * outputs.loss).item())
+    both.backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in student.parameters() if parameter.grad is not None)

@@ -20,6 +20,7 @@ from kheads.storage import sizes
 from kheads.storage.blueprint import check_implementations
 from kheads.storage.contents import CheckpointError
 from kheads.storage.model_folder import fetch, load
+from kheads.storage.new_head import with_new_head
 from kheads.storage.old_heads import is_old
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
@@ -131,7 +132,8 @@ def is_pruned(source: str | Path) -> bool:
 def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
     """Loads a model for sequence classification, and says whether it was one before, maybe for other labels.
 
-    A last layer for another number of labels is replaced by a new one, and what the folder lacks starts at random.
+    A last layer for another number of labels is replaced by a new one, and what the folder lacks starts at random. A
+    model that was pruned with another head gets a new one.
 
     Args:
         source: a folder or hub name.
@@ -143,6 +145,32 @@ def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, boo
 def trained_classifier(source: str | Path) -> PreTrainedModel:
     """Loads a model that classifies texts already, pruned or not, with the labels it has."""
     return _trained(resolve(source), transformers.AutoModelForSequenceClassification, "classification")
+
+
+def token_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
+    """Loads a model for token classification, and says the same of it as `classifier`."""
+    return _classifier(resolve(source), transformers.AutoModelForTokenClassification, options)
+
+
+def trained_token_classifier(source: str | Path) -> PreTrainedModel:
+    """Loads a model that tags words already, pruned or not, with the labels it has."""
+    return _trained(resolve(source), transformers.AutoModelForTokenClassification, "token classification")
+
+
+def question_answerer(source: str | Path) -> tuple[PreTrainedModel, bool]:
+    """Loads a model for extractive question answering, and says whether it was one before."""
+    # A start and an end; a model that was made for a task with labels would have as many outputs as these.
+    return _classifier(resolve(source), transformers.AutoModelForQuestionAnswering, {"num_labels": 2})
+
+
+def trained_question_answerer(source: str | Path) -> PreTrainedModel:
+    """Loads a model that finds answers already, pruned or not."""
+    return _trained(resolve(source), transformers.AutoModelForQuestionAnswering, "question answering")
+
+
+def masked_language_model(source: str | Path) -> PreTrainedModel:
+    """Loads a masked language model, with all its weights."""
+    return _trained(resolve(source), transformers.AutoModelForMaskedLM, "masked language modelling")
 
 
 def language_model(source: str | Path) -> PreTrainedModel:
@@ -252,7 +280,10 @@ def _trained(source: str, auto: Any, what: str) -> PreTrainedModel:
 
 def _classifier(source: str, auto: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, bool]:
     if is_pruned(source):
-        return _with_labels(_of_kind(load(source), source, auto), source, options), True
+        pruned = load(source)
+        if (cls := _kind(auto, pruned)) not in (type(pruned), None):
+            return with_new_head(pruned, cls, **options), False
+        return _with_labels(_of_kind(pruned, source, auto), source, options), True
     had = len(labels(source))
     model, report = _loaded(source, auto, ignore_mismatched_sizes=True, **options)
     for name, found, wanted in sorted(report["mismatched_keys"]):
@@ -290,9 +321,14 @@ def _check_layers(source: str, model: PreTrainedModel, report: dict[str, Any]) -
             )
 
 
+def _kind(auto: Any, model: PreTrainedModel) -> Any:
+    """The class that the Auto class gives for a model's config; None if it has none."""
+    return auto._model_mapping.get(type(model.config), None)
+
+
 def _of_kind(model: PreTrainedModel, source: str, auto: Any) -> PreTrainedModel:
     """The model, if its class is what the Auto class gives for its config."""
-    if type(model) is not auto._model_mapping.get(type(model.config), None):
+    if type(model) is not _kind(auto, model):
         what = auto.__name__.removeprefix("AutoModelFor")
         raise SourceError(f"{source} is a {type(model).__name__}, which is not a model for {what}.")
     return model

@@ -86,19 +86,39 @@ def text_blocks(
     if "train" in evals:
         raise ValueError("An evaluation set cannot be called 'train'; give it another name.")
     paths = evals if train is None else {"train": train, **evals}
-    streams = {name: _token_ids(Path(path), tokenizer) for name, path in paths.items()}
+    streams = {name: _begun(token_stream(path, tokenizer), tokenizer) for name, path in paths.items()}
+    return in_blocks(streams, paths, length)
+
+
+def in_blocks(
+    streams: Mapping[str, np.ndarray],
+    paths: Mapping[str, str | Path],
+    length: int,
+    before: Sequence[int] = (),
+    behind: Sequence[int] = (),
+) -> LanguageTask:
+    """Packs streams of tokens into blocks.
+
+    Args:
+        streams: the tokens of each set; that of training is called "train".
+        paths: where they come from, as errors name it.
+        length: tokens in a block, those that are the same in each included.
+        before: tokens that every block begins with.
+        behind: tokens that every block ends with.
+    """
+    room = length - len(before) - len(behind)
     for name, ids in streams.items():
-        if len(ids) < length:
+        if len(ids) < room:
             raise DataError(
                 f"{paths[name]} has {len(ids)} tokens, too few for one block of {length}; give more text, or a smaller "
                 "--max-length."
             )
-    sets = {name: _packed(ids, length) for name, ids in streams.items()}
+    sets = {name: _packed(ids, room, before, behind) for name, ids in streams.items()}
     return LanguageTask(
         train=sets.get("train"),
-        evals={name: sets[name] for name in evals},
+        evals={name: rows for name, rows in sets.items() if name != "train"},
         length=length,
-        left_out={name: len(ids) % length for name, ids in streams.items()},
+        left_out={name: len(ids) % room for name, ids in streams.items()},
         totals={name: len(rows) for name, rows in sets.items()},
     )
 
@@ -125,7 +145,9 @@ def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
         return {METRIC: float(np.exp(-np.mean(prediction.predictions, dtype=np.float64)))}
 
 
-def _token_ids(path: Path, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
+def token_stream(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
+    """The tokens of a text file, without special ones, (T,)."""
+    path = Path(path)
     if holds_rows(path):
         raise DataError(f"{path} holds rows, not plain text; language modelling reads text files (.txt, .txt.gz).")
     check_file(path, " of text")
@@ -135,9 +157,13 @@ def _token_ids(path: Path, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
         parts += token_ids(tokenizer, some, add_special_tokens=False)
     if not any(parts):
         raise DataError(f"{path} has no text; give a file with some.")
+    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
+
+
+def _begun(ids: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
+    """The tokens after the one that the tokenizer begins a text with, if any."""
     begin = tokenizer("")["input_ids"][:1]
-    begin = begin if begin == [tokenizer.bos_token_id] else []
-    return np.concatenate([np.asarray(part, dtype=np.int32) for part in (begin, *parts)])
+    return np.concatenate([np.asarray(begin, ids.dtype), ids]) if begin == [tokenizer.bos_token_id] else ids
 
 
 def _pieces(path: Path) -> Iterator[str]:
@@ -154,9 +180,12 @@ def _pieces(path: Path) -> Iterator[str]:
         yield "".join(piece)
 
 
-def _packed(ids: np.ndarray, length: int) -> Dataset:
+def _packed(ids: np.ndarray, room: int, before: Sequence[int], behind: Sequence[int]) -> Dataset:
     import pyarrow
     from datasets import Dataset
 
-    flat = pyarrow.array(ids[: len(ids) // length * length])
-    return Dataset(pyarrow.table({"input_ids": pyarrow.FixedSizeListArray.from_arrays(flat, length)}))
+    rows = ids[: len(ids) // room * room].reshape(-1, room)
+    sides = (np.tile(np.asarray(side, ids.dtype), (len(rows), 1)) for side in (before, behind))
+    blocks = np.hstack([next(sides), rows, next(sides)])
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(blocks.ravel()), blocks.shape[1])
+    return Dataset(pyarrow.table({"input_ids": column}))

@@ -23,6 +23,9 @@ from kheads.anatomy import unwrap
 from kheads.blocks.fields import Positive, Range, check_fields
 
 MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
+SPANS = ("start_logits", "end_logits")
+LABELS = ("labels", "start_positions", "end_positions")
+NEVER = -1e9  # the logit of what is no choice; with -inf, its part would be no number
 CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary
 
 
@@ -73,8 +76,12 @@ class Teacher:
             of_labels: the mean loss of the labels; without labels the teacher's part is all of the loss.
             shifted: whether each token answers for the label after it, as in causal language models.
         """
-        logits, weight = logits_of(outputs), self.distillation.weight
-        part = self._of_tokens(batch, logits, shifted) if logits.dim() == 3 else self._of_examples(batch, logits)
+        weight = self.distillation.weight
+        if _answers_spans(outputs):
+            part = self._of_spans(batch, outputs)
+        else:
+            logits = logits_of(outputs)
+            part = self._of_tokens(batch, logits, shifted) if logits.dim() == 3 else self._of_examples(batch, logits)
         return part if of_labels is None or weight == 1 else weight * part + (1 - weight) * of_labels
 
     # ---------------------------------------------------------------------------------------- the teacher's part
@@ -97,6 +104,19 @@ class Teacher:
         # Backward computes each chunk again: nothing of the vocabulary's size stays but the logits themselves.
         parts = [checkpoint(self._mean, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
         return torch.stack(parts).sum()
+
+    def _of_spans(self, batch: Mapping[str, Any], outputs: Any) -> Tensor:
+        """Where an answer begins and where it ends, each a choice among the tokens that are no padding."""
+        mask = batch.get("attention_mask")
+        answers = self._run(_without_labels(batch), outputs[SPANS[0]].device)
+        parts = []
+        for name in SPANS:
+            logits, told = outputs[name], answers[name]
+            _check_shapes(logits, told)
+            if mask is not None:
+                logits, told = (scores.float().masked_fill(mask == 0, NEVER) for scores in (logits, told))
+            parts.append(self._divergence(logits, told).mean())
+        return torch.stack(parts).mean()
 
     def _mean(self, logits: Tensor, answers: Tensor, weights: Tensor) -> Tensor:
         counted = weights > 0
@@ -154,11 +174,19 @@ class Teacher:
             self._kept.update(zip((keys[index] for index in new), answers.float().cpu().numpy(), strict=True))
         return torch.from_numpy(np.stack([self._kept[key] for key in keys])).to(logits.device)
 
-    @torch.no_grad()
     def _ask(self, given: Mapping[str, Any], device: torch.device) -> Tensor:
+        return logits_of(self._run(given, device))
+
+    @torch.no_grad()
+    def _run(self, given: Mapping[str, Any], device: torch.device) -> Any:
         if next(self.model.parameters()).device != device:
             self.model.to(device)
-        return logits_of(self.model(**given))
+        return self.model(**given)
+
+
+def _answers_spans(outputs: Any) -> bool:
+    """Whether a model says where an answer begins and ends."""
+    return isinstance(outputs, Mapping) and all(isinstance(outputs.get(name), Tensor) for name in SPANS)
 
 
 def logits_of(outputs: Any) -> Tensor:
@@ -205,7 +233,7 @@ def _trimmed(value: Tensor, mask: Tensor | None, index: int) -> Tensor:
 
 
 def _without_labels(batch: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in batch.items() if name != "labels"}
+    return {name: value for name, value in batch.items() if name not in LABELS}
 
 
 def _as_two_classes(logits: Tensor) -> Tensor:

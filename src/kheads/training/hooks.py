@@ -19,6 +19,7 @@ from transformers import TrainingArguments
 # What Trainer calls or reads, and what kheads does there.
 USED = {
     "_clip_grad_norm": "clip the gates apart from the model",
+    "_get_eval_sampler": "keep evaluation data in their order",
     "_get_train_sampler": "show a resumed run the same batches",
     "_issue_warnings_after_load": "refuse a checkpoint that does not fit",
     "_save": "write checkpoints that can be resumed",

@@ -242,7 +242,7 @@ class GatedTrainerMixin(_Base):
 
     def _loss_of_labels(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """The mean loss, and what the model answered; with a teacher there need not be labels."""
-        if self.teacher is not None and inputs.get("labels") is None:
+        if self.teacher is not None and all(inputs.get(name) is None for name in ("labels", *self.label_names)):
             return None, model(**inputs)
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
         return loss, outputs
@@ -354,9 +354,22 @@ class GatedTrainerMixin(_Base):
         return self.args.data_seed if self.args.data_seed is not None else self.args.seed
 
     def before_epoch(self) -> None:
-        """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it."""
+        """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it.
+
+        A collator that does something else in every epoch, such as hiding tokens, has a `set_epoch`, too.
+        """
+        epoch = int(self.state.epoch or 0)
         if self._order is not None:
-            self._order.set_epoch(int(self.state.epoch or 0))
+            self._order.set_epoch(epoch)
+        self._tell_collator(epoch)
+
+    def after_training(self) -> None:
+        """What is looked at afterwards, to score or to repair, does not depend on how long training was."""
+        self._tell_collator(0)
+
+    def _tell_collator(self, epoch: int) -> None:
+        if hasattr(self.data_collator, "set_epoch"):
+            self.data_collator.set_epoch(epoch)
 
     # ---------------------------------------------------------------------------------------- logs and checkpoints
 
@@ -439,6 +452,9 @@ class _BeforeStep(TrainerCallback):
 
     def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
         self.trainer.before_epoch()
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self.trainer.after_training()
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         self.trainer.before_step()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from kheads.blocks.fields import Count, Range, Seed, Text, check_fields
+from kheads.blocks.fields import Count, Part, Range, Seed, Text, Whole, check_fields
 from kheads.lab.options import build
 
 # Names of files by the name of their evaluation set, or of columns by what they hold.
@@ -63,6 +63,57 @@ class TextFiles(Data):
 
     train: str | None = None
     eval: Names = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MaskedText(Data):
+    """Plain text, of which some tokens are hidden.
+
+    Attributes:
+        train: Training file.
+        eval: Evaluation files by name.
+        masked: Share of the tokens that are hidden, and have to be told.
+    """
+
+    train: str | None = None
+    eval: Names = field(default_factory=dict)
+    masked: Part = 0.15
+
+
+@dataclass(frozen=True)
+class TaggedFiles(Data):
+    """Words and their tags.
+
+    Attributes:
+        train: Training file; a word and its tag on each line and a blank line after each sentence, or jsonl of words
+            and tags; also .gz.
+        eval: Evaluation files by name.
+        columns: Columns of words and tags; their names in jsonl, otherwise their numbers, from 1.
+        labels: Tags in the order of the model's outputs, such as O,B-PER,I-PER; by default what the model calls them.
+    """
+
+    train: str | None = None
+    eval: Names = field(default_factory=dict)
+    columns: Names = field(default_factory=dict)
+    labels: Words | None = None
+
+
+@dataclass(frozen=True)
+class Questions(Data):
+    """Questions whose answers stand in a context.
+
+    Attributes:
+        train: Training file; json as in SQuAD, or jsonl with context, question and answers; also .gz.
+        eval: Evaluation files by name.
+        stride: Tokens that two windows of a long context share, by default a third of max_length; never more than half
+            of what the question leaves.
+        max_answer: Tokens of an answer, at most.
+    """
+
+    train: str | None = None
+    eval: Names = field(default_factory=dict)
+    stride: Whole | None = None
+    max_answer: Count = 30
 
 
 @dataclass(frozen=True)
@@ -163,6 +214,9 @@ TASKS: dict[str, Task] = {
         "image classification on folders", ImageFolders, "kheads.lab.jobs.image_classification", {"max_length": ""}
     ),
     "made-nli": Task("inference by rule (embedded)", MadeNli, "kheads.lab.jobs.made_nli"),
+    "mlm": Task("masked language modelling on text files", MaskedText, "kheads.lab.jobs.masked_modelling"),
+    "qa": Task("questions answered from a context", Questions, "kheads.lab.jobs.question_answering"),
+    "tags": Task("a tag for each word: entities, parts of speech", TaggedFiles, "kheads.lab.jobs.tagging"),
     "translation": Task(
         "translation by an encoder-decoder", Translation, "kheads.lab.jobs.translation", {"batch_size": "batch_tokens"}
     ),

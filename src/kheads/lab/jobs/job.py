@@ -56,12 +56,12 @@ class Job:
             surgeon for a model that is trained already.
         method_options: Fields of the method that differ from its defaults.
         pipelined: Learn the gates with the model frozen; it is trained first.
-        task: clm, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads tasks` lists
-            them.
+        task: clm, mlm, tags, qa, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads
+            tasks` lists them.
         data: What the task reads; `kheads tasks NAME` lists it.
         max_train: Use at most this many training rows.
         max_eval: Use at most this many evaluation rows; of each set.
-        max_length: Cut texts to this many tokens; for clm, the tokens in a block.
+        max_length: Cut texts to this many tokens; for clm and mlm, the tokens in a block, for qa, those in a window.
         epochs: Passes over the training data, by default 3; 1 for a trained model, 60 for a new translator.
         max_steps: Optimizer steps, instead of epochs; -1 goes by the epochs.
         batch_size: Examples per optimizer step.

@@ -24,7 +24,7 @@ def prepare(job: Job) -> Prepared:
     task = task.sample(job.max_train, job.max_eval, job.seed)
     model = sources.language_model(job.model)
     processors.check_embeddings(job.model, model, words)
-    _check_positions(model, task)
+    check_positions(model, task)
     return Prepared(
         model=model,
         processor=words,
@@ -48,7 +48,8 @@ def prepare(job: Job) -> Prepared:
     )
 
 
-def _check_positions(model: Any, task: tasks.LanguageTask) -> None:
+def check_positions(model: Any, task: tasks.LanguageTask) -> None:
+    """Raises if a block has more tokens than the model has positions."""
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if most is not None and task.length > most:
         raise ValueError(f"`max_length` must be at most {most}, the model's positions; got {task.length}.")

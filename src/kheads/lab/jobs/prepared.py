@@ -33,6 +33,7 @@ class Prepared:
         lower_is_better: whether a smaller metric is a better one.
         score: evaluates a model by other means than one forward pass per batch, such as beam search; its metrics by
             evaluation set are added to those of the trainer.
+        token_columns: columns of the data that hold tokens, where there are any.
     """
 
     model: PreTrainedModel
@@ -49,6 +50,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
     lower_is_better: bool = False
     score: Callable[[PreTrainedModel], dict[str, dict[str, Any]]] | None = None
+    token_columns: tuple[str, ...] = ("input_ids", "labels")
 
     def __post_init__(self) -> None:
         """Text that the tokenizer cannot read, or reads for another model, is refused before anything is trained."""
@@ -62,7 +64,7 @@ class Prepared:
                     f"`max_length` must be at most {most}, the model's positions; the set {name!r} has a text of "
                     f"{longest} tokens."
                 )
-            for column in ("input_ids", "labels"):
+            for column in self.token_columns:
                 ids = tokens_of(data, column)
                 if ids is not None:
                     check_tokens(ids, self.processor, processors.embeddings_of(self.model), f"The set {name!r}")
