@@ -56,7 +56,7 @@ class Job:
             surgeon for a model that is trained already.
         method_options: Fields of the method that differ from its defaults.
         pipelined: Learn the gates with the model frozen; it is trained first.
-        task: clm, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads tasks` lists
+        task: clm, embed, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads tasks` lists
             them.
         data: What the task reads; `kheads tasks NAME` lists it.
         max_train: Use at most this many training rows.
