@@ -77,8 +77,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     kinds = tuple(kind for kind, _ in modules)
     if kinds not in ORDERS:
         raise CheckpointError(
-            f"{path} lists the modules {', '.join(kinds) or 'of none'}; kheads follows Transformer, Pooling and, if it is "
-            "there, Normalize. Take the others out, or prune the transformer alone."
+            f"{path} lists the modules {', '.join(kinds) or 'of none'}; kheads follows Transformer, Pooling and, if "
+            "it is there, Normalize. Take the others out, or prune the transformer alone."
         )
     (_, place), (_, pooling) = modules[:2]
     if len(modules) > 2:
@@ -139,7 +139,7 @@ def _kind(path: Path, name: Any) -> str:
     own = OWN.fullmatch(name) if isinstance(name, str) else None
     if own is None:
         raise CheckpointError(
-            f"{path} names the code {str(name)[:80]!r}, which is not sentence-transformers' own; kheads runs none of it."
+            f"{path} names the code {str(name)[:80]!r}, which is not sentence-transformers' own; it is not run."
         )
     return own["kind"]
 
@@ -199,7 +199,9 @@ def _prompts(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
 def _similarity(folder: Path, settings: Mapping[str, Any]) -> str | None:
     found = settings.get("similarity_fn_name")
     if found is not None and found not in SIMILARITIES:
-        raise CheckpointError(f"{folder / SETTINGS} names the similarity {str(found)[:80]!r}, which kheads does not know.")
+        raise CheckpointError(
+            f"{folder / SETTINGS} names the similarity {str(found)[:80]!r}, which kheads does not know."
+        )
     return found
 
 

@@ -45,8 +45,8 @@ def taken_apart(whole: Any) -> Parts:
     foreign = [type(module) for module in modules if type(module).__module__.partition(".")[0] != LIBRARY]
     if kinds not in ORDERS or foreign:
         raise ValueError(
-            f"The SentenceTransformer has the modules {', '.join(kinds) or 'of none'}; kheads saves Transformer, Pooling "
-            "and, if it is there, Normalize. Save its transformer alone, and put the others behind it yourself."
+            f"The SentenceTransformer has the modules {', '.join(kinds) or 'of none'}; kheads saves Transformer, "
+            "Pooling and, if it is there, Normalize. Save its transformer alone, and put the others behind it yourself."
         )
     first, pooling = modules[:2]
     embedder = Embedder(

@@ -171,7 +171,9 @@ def encoder(source: str | Path) -> PreTrainedModel:
         if missing:
             raise SourceError(f"{source} has no weights for {missing[0]}; give a whole model.")
     if model.config.is_encoder_decoder or model.main_input_name != "input_ids":
-        raise SourceError(f"{source} is a {type(model).__name__}; embeddings are those of a text encoder, as BERT is one.")
+        raise SourceError(
+            f"{source} is a {type(model).__name__}; embeddings are those of a text encoder, as BERT is one."
+        )
     return model
 
 

@@ -78,7 +78,7 @@ def remove(model: Model, kept: Kept, unit: str = "group") -> Model:
 
 
 def _owner(model: nn.Module, config: Any) -> nn.Module:
-    """The module whose config it is, and beside whose weights it is saved; others only show it (SentenceTransformer)."""
+    """The module whose config it is, and beside whose weights it is saved; a SentenceTransformer only shows it."""
     return next((module for module in model.modules() if vars(module).get("config") is config), model)
 
 

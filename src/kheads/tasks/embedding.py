@@ -114,6 +114,9 @@ def encoded(texts: Sequence[str], embedder: Embedder, tokenizer: PreTrainedToken
     from datasets import Dataset
 
     most = min(max_length, embedder.max_length or max_length, tokenizer.model_max_length)
+    least = tokenizer.num_special_tokens_to_add(pair=False) + 1  # with fewer, a tokenizer does not cut at all
+    if most < least:
+        raise ValueError(f"`max_length` must be {least} or more; got {most}.")
     given = [embedder.text(text) for text in texts]
     ids = token_ids(tokenizer, given, truncation=True, max_length=most)
     return Dataset.from_dict(

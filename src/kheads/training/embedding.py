@@ -1,4 +1,4 @@
-"""Training an encoder whose outputs are embeddings: it learns to give those of the original, and no labels are needed."""
+"""Training an encoder whose outputs are embeddings: it learns to give the original's, and no labels are needed."""
 
 from __future__ import annotations
 

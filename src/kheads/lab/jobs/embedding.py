@@ -37,8 +37,8 @@ def prepare_evaluation(job: Job) -> Prepared:
     bare = [name for name, found in task.evals.items() if found.scores is None]
     if bare and data.original is None:
         raise ValueError(
-            f"The set {bare[0]!r} has no scored pairs, so its embeddings can only be compared with the original's; name "
-            "that one with --set original=FOLDER, or give pairs with a score."
+            f"The set {bare[0]!r} has no scored pairs, so its embeddings can only be compared with the original's; "
+            "name that one with --set original=FOLDER, or give pairs with a score."
         )
     model, embedder, words = _loaded(job.model, data)
     original = None if data.original is None else _other(data.original, model, embedder, words)
@@ -94,8 +94,8 @@ def _loaded(source: str, data: Sentences) -> tuple[Any, Embedder, Any]:
     if found is None:
         if data.pooling is None:
             raise ValueError(
-                f"{source} has no files of sentence-transformers that say how it gives embeddings; say it with --pooling "
-                "mean or --pooling cls."
+                f"{source} has no files of sentence-transformers that say how it gives embeddings; say it with "
+                "--pooling mean or --pooling cls."
             )
         embedder = Embedder(data.pooling, bool(data.normalise))
     else:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kheads.storage.contents import read_json, write_json
 from kheads.storage.export.companions import take_along, without_code
+from kheads.storage.export.sentences import carry_sentence_files, sentence_files
 from kheads.storage.export.target import Exported, ExportError, Order, run_alone
 from kheads.storage.export.trial import given_inputs
 from kheads.storage.marks import MARK
@@ -48,9 +49,11 @@ def write(order: Order) -> Exported:
     model, folder = order.model, order.folder
     auto_class = _write_hub_folder(model, folder)
     written = {MARK, CONFIG, GENERATION, CODE, INDEX, *(path.name for path in weight_files(order.source))}
-    left = take_along(order.source, folder, written)
+    left = take_along(order.source, folder, written | sentence_files(order.source))
     compared = _verify(model, folder, auto_class, given_inputs(model, order.inputs))
-    return Exported((compared,), (f"Left out of the export: {', '.join(left)}.",) if left else ())
+    sentences = carry_sentence_files(order)
+    left_out = (f"Left out of the export: {', '.join(left)}.",) if left else ()
+    return Exported((compared, *sentences.compared), (*left_out, *sentences.remarks))
 
 
 def _write_hub_folder(model: PreTrainedModel, folder: Path) -> str:
