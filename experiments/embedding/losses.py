@@ -25,6 +25,7 @@ from kheads.training.plan import Plan
 from kheads.training.pruning import prune
 from kheads.training.recording import machine, versions
 
+DROPOUT = 0.1  # BERT's
 VARIANTS: tuple[tuple[str, float, bool], ...] = (
     ("cosine", 1e-4, True),
     ("similarity", 1e-4, True),
@@ -33,6 +34,8 @@ VARIANTS: tuple[tuple[str, float, bool], ...] = (
     ("cosine", 4e-4, False),
     ("similarity", 4e-4, False),
     ("both", 4e-4, False),
+    ("cosine", 1e-3, False),
+    ("both", 1e-3, False),
 )
 
 
@@ -58,10 +61,9 @@ def trained(job: Job, ready: Prepared, variant: tuple[str, float, bool], place: 
     """The metrics of a copy that was trained by one variant."""
     distance, rate, dropout = variant
     model: Any = copy.deepcopy(ready.model)
-    if not dropout:
-        for part in model.modules():
-            if isinstance(part, nn.Dropout):
-                part.p = 0.0
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = DROPOUT if dropout else 0.0
     options = {**ready.trainer_options, "distance": distance}
     now = replace(ready, model=model, trainer_options=options)
     ready.trainer_class(
