@@ -29,6 +29,7 @@ from documents import (
     inline_commands,
     name,
 )
+from sentence_folders import sentence_folder, texts, tiny_encoder
 from synthetic_results import write_sweep
 
 CODE = [block for page in PAGES for block in blocks(page, "python")]
@@ -101,6 +102,7 @@ RUN = (
     "README.md",
     "docs/budgets.md",
     "docs/classifier.md",
+    "docs/embeddings.md",
     "docs/images.md",
     "docs/language-model.md",
     "docs/many-runs.md",
@@ -188,6 +190,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 def _furnish(folder: Path, page: str) -> None:
     """Puts tiny models and data where the page's commands look for them."""
     makers: dict[str, Callable[[Path], None]] = {
+        "docs/embeddings.md": _sentences,
         "docs/images.md": _images,
         "docs/language-model.md": _texts,
         "docs/many-runs.md": _sweep,
@@ -227,6 +230,15 @@ def _texts(folder: Path) -> None:
     for file in ("wiki.txt", "wiki-test.txt"):
         (folder / file).write_text(text)
     (folder / "wiki-held.txt.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def _sentences(folder: Path) -> None:
+    sentence_folder(folder / "my-encoder")
+    tiny_encoder(folder / "my-bert")
+    (folder / "texts.txt").write_text("\n".join(texts(40)))
+    pairs = zip(texts(8, seed=3), texts(8, seed=5), strict=True)
+    rows = [{"sentence1": one, "sentence2": two, "score": number % 5} for number, (one, two) in enumerate(pairs)]
+    (folder / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def _images(folder: Path) -> None:
