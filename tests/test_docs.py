@@ -30,6 +30,7 @@ from documents import (
     inline_commands,
     name,
 )
+from sentence_folders import sentence_folder, texts, tiny_encoder
 from synthetic_results import write_sweep
 
 CODE = [block for page in PAGES for block in blocks(page, "python")]
@@ -102,6 +103,7 @@ RUN = (
     "README.md",
     "docs/budgets.md",
     "docs/classifier.md",
+    "docs/embeddings.md",
     "docs/images.md",
     "docs/language-model.md",
     "docs/many-runs.md",
@@ -190,6 +192,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 def _furnish(folder: Path, page: str) -> None:
     """Puts tiny models and data where the page's commands look for them."""
     makers: dict[str, Callable[[Path], None]] = {
+        "docs/embeddings.md": _sentences,
         "docs/images.md": _images,
         "docs/language-model.md": _texts,
         "docs/many-runs.md": _sweep,
@@ -241,6 +244,15 @@ def _words(folder: Path) -> None:
     word_tasks.write_lines(folder / "test.jsonl", word_tasks.questions())
     for file in ("wiki.txt", "wiki-held.txt"):
         (folder / file).write_text((folder / "train.txt").read_text())
+
+
+def _sentences(folder: Path) -> None:
+    sentence_folder(folder / "my-encoder")
+    tiny_encoder(folder / "my-bert")
+    (folder / "texts.txt").write_text("\n".join(texts(40)))
+    pairs = zip(texts(8, seed=3), texts(8, seed=5), strict=True)
+    rows = [{"sentence1": one, "sentence2": two, "score": number % 5} for number, (one, two) in enumerate(pairs)]
+    (folder / "dev.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def _images(folder: Path) -> None:

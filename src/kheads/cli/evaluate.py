@@ -13,7 +13,7 @@ from kheads.cli.app import JsonOption
 from kheads.cli.flags import command, extra, flag
 from kheads.cli.front import NAMES, SHAPED
 from kheads.cli.prune import data
-from kheads.lab.jobs.catalogue import LabelledFiles
+from kheads.lab.jobs.catalogue import LabelledFiles, Sentences
 from kheads.lab.jobs.job import DEFAULTS, Job
 from kheads.lab.options import options_of
 from kheads.methods.registry import UNPRUNED
@@ -23,11 +23,11 @@ TEXT = """Evaluate a model with a task head, pruned or not.
 
 Example: `kheads eval pruned --eval mismatched=dev_mm.jsonl`
 """
-FRONT = ("task", "eval", "columns", "max_eval", "max_length", "batch_size")
+FRONT = ("task", "eval", "columns", "pooling", "max_eval", "max_length", "batch_size")
 
 
 def _parameters() -> list[inspect.Parameter]:
-    declared = {**options_of(Job), **options_of(LabelledFiles)}
+    declared = {**options_of(Job), **options_of(Sentences), **options_of(LabelledFiles)}
     folder = Annotated[str, typer.Argument(help="A folder or a hub name.", show_default=False)]
     sets = typer.Option("--set", metavar="NAME=VALUE", help="Set any other field of the task; repeatable.")
     return [

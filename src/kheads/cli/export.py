@@ -11,9 +11,7 @@ import typer
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that kheads saved.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    to: Annotated[
-        str, typer.Option(help="What for: hub (with trust_remote_code), vanilla, onnx or gguf.")
-    ] = "hub",
+    to: Annotated[str, typer.Option(help="What for: hub (with trust_remote_code), vanilla, onnx or gguf.")] = "hub",
     overwrite: Annotated[bool, typer.Option(help="Replace an output folder that kheads made.")] = False,
     push: Annotated[str | None, typer.Option(metavar="USER/NAME", help="Upload it to the Hugging Face hub.")] = None,
     int8: Annotated[

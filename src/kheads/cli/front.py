@@ -11,7 +11,7 @@ KEEP = (
     *("k", "speedup", "smaller", "flops", "max_ms", "at_most", "parts", "at", "method", "pipelined", "unit"),
     *("min_per_site", "uniform", "protected", "quotas"),
 )
-DATA = ("task", "train", "eval", "columns", "max_train", "max_eval", "max_length")
+DATA = ("task", "train", "eval", "columns", "pooling", "max_train", "max_eval", "max_length")
 TRAINING = (
     *("epochs", "max_steps", "batch_size", "lr", "bf16", "seed", "baseline"),
     *("trained", "fresh", "no_training", "repair", "recover_steps", "distil"),
@@ -25,7 +25,7 @@ SHAPED: dict[str, dict[str, Any]] = {
     "smaller": {"help": "Remove this share of parameters: 30%."},
     "max_ms": {"help": "At most this many milliseconds a batch."},
     "min_per_site": {"help": "At least this many heads per site."},
-    "task": {"help": "clm, mlm, tags, qa, GLUE, ...: see tasks."},
+    "task": {"help": "clm, mlm, embed, tags, qa, GLUE, ...: see tasks."},
     "flops": {"help": "Keep this share of the FLOPs, as in 50%."},
     "at_most": {"help": "Smallest at most this many points worse."},
     "parts": {"help": "What may go: heads, ffn (neurons), all."},
@@ -33,6 +33,7 @@ SHAPED: dict[str, dict[str, Any]] = {
     "method": {"help": f"{', '.join(BUILT_IN)}, {UNPRUNED}, or module:Class."},
     "eval": {"metavar": "[NAME=]FILE", "help": "Evaluation file; may be repeated."},
     "columns": {"metavar": "NAME=COLUMN", "help": "Such as text=A, text_pair=B, label=C."},
+    "pooling": {"help": "Of embeddings: mean or cls."},
     "protected": {"metavar": "SITE:HEAD", "help": "Keep this head; may be repeated."},
     "quotas": {"metavar": "KIND=N", "help": "Keep exactly N heads of this kind."},
     "fresh": {"help": "Train anew, even if it can do the task."},

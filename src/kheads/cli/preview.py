@@ -18,7 +18,7 @@ from kheads.cli.flags import command, extra, flag
 from kheads.cli.front import DATA, NAMES, SHAPED
 from kheads.cli.prune import data
 from kheads.cli.report import check_installed
-from kheads.lab.jobs.catalogue import LabelledFiles
+from kheads.lab.jobs.catalogue import LabelledFiles, Sentences
 from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
 from kheads.storage import strict_json
@@ -44,7 +44,7 @@ REPAIRED, CUT = "●", "○"
 
 
 def _parameters() -> list[inspect.Parameter]:
-    declared = {**options_of(Job), **options_of(LabelledFiles)}
+    declared = {**options_of(Job), **options_of(Sentences), **options_of(LabelledFiles)}
     model = Annotated[str, typer.Argument(help="A folder or a hub name.", show_default=False)]
     return [
         inspect.Parameter("model", inspect.Parameter.KEYWORD_ONLY, annotation=model),

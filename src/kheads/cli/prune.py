@@ -13,7 +13,7 @@ from kheads.blocks.constraints import Constraints
 from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.flags import command, extra, flag, pairs
 from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, SWITCHES_OFF, TRAINING
-from kheads.lab.jobs.catalogue import LabelledFiles
+from kheads.lab.jobs.catalogue import LabelledFiles, Sentences
 from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
 from kheads.storage import strict_json
@@ -28,7 +28,7 @@ Example: `kheads prune mine --speedup 2 --train t.jsonl --eval d.jsonl -o small`
 
 
 def _parameters() -> list[inspect.Parameter]:
-    declared = {**options_of(Job), **options_of(Constraints), **options_of(LabelledFiles)}
+    declared = {**options_of(Job), **options_of(Constraints), **options_of(Sentences), **options_of(LabelledFiles)}
     flags = [
         flag(declared[name], panel, *NAMES.get(name, ()), **SHAPED.get(name, {}))
         for panel, names in PANELS.items()
@@ -96,11 +96,12 @@ def _carried_out(job: Job, output: Path, reads: Sequence[Path], **how: Any) -> O
 
 
 def data(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What --train, --eval and --column gave."""
+    """What --train, --eval, --column and --pooling gave."""
     files = {
         "train": given.get("train"),
         "eval": pairs(given["eval"], "eval"),
         "columns": pairs(given["columns"], "text"),
+        "pooling": given["pooling"],
     }
     return {name: value for name, value in files.items() if value}
 

@@ -15,9 +15,12 @@ from torch import Tensor
 from kheads.anatomy import is_gated, unwrap
 from kheads.storage.blueprint import build_blueprint, check_config, check_sizes, settings_of
 from kheads.storage.contents import CheckpointError, own_file, read_json, write_json
+from kheads.storage.embedder import Embedder
 from kheads.storage.new_folder import new_folder
 from kheads.storage.old_heads import ENTRY as PRUNED_BEFORE
 from kheads.storage.old_heads import cut_old, is_old
+from kheads.storage.sentence_folder import MODULES, write_sentence_folder
+from kheads.storage.sentence_transformer import is_sentence_transformer, taken_apart
 from kheads.storage.weights import Header, checksum, not_finite, read_headers, read_tensors, weight_files
 from kheads.surgery.rebuild import FORMAT, pruned_class
 from kheads.surgery.removal import architecture
@@ -38,20 +41,33 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja"]
 
 
-def save(model: PreTrainedModel, directory: str | Path, tokenizer: Any = None, overwrite: bool = False) -> Path:
+def save(
+    model: PreTrainedModel | Any,
+    directory: str | Path,
+    tokenizer: Any = None,
+    overwrite: bool = False,
+    embedder: Embedder | None = None,
+) -> Path:
     """Writes the model to a folder that `load` reads back with identical weights.
 
     Args:
-        model: a transformers model, pruned or not.
+        model: a transformers model, pruned or not; or a SentenceTransformer, whose tokenizer and pooling go along. Its
+            own `save` writes a folder that it cannot load once heads are gone.
         directory: the folder to make; written whole or not at all.
         tokenizer: a tokenizer or processor to put beside the weights.
         overwrite: replace a folder that kheads made; any other with something in it is refused.
+        embedder: how the model gives embeddings, which the files of sentence-transformers then say.
     """
+    if is_sentence_transformer(model):
+        whole = taken_apart(model)
+        model, tokenizer, embedder = whole.model, tokenizer or whole.tokenizer, embedder or whole.embedder
     model = _saveable(model)
     with new_folder(directory, overwrite) as folder:
         write_model(model, folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
+        if embedder is not None:
+            write_sentence_folder(embedder, model.config.hidden_size, folder)
     return Path(directory)
 
 
@@ -103,7 +119,10 @@ def fetch(source: str | Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(str(snapshot_download(str(source), allow_patterns=_HUB_FILES, ignore_patterns="*/*")))
+        folder = Path(str(snapshot_download(str(source), allow_patterns=_HUB_FILES, ignore_patterns="*/*")))
+        if (folder / MODULES).is_file():  # of sentence-transformers, which keeps its pooling in a folder of its own
+            snapshot_download(str(source), allow_patterns="[0-9]_*/config.json")
+        return folder
     except (OSError, ValueError) as error:  # the hub's own errors are of these
         reason = re.split(r"\.\s|\n", str(error).strip())[0].rstrip(".")
         raise CheckpointError(

@@ -22,6 +22,7 @@ from kheads.storage.contents import CheckpointError
 from kheads.storage.model_folder import fetch, load
 from kheads.storage.new_head import with_new_head
 from kheads.storage.old_heads import is_old
+from kheads.storage.sentence_folder import SentenceFolder, read_sentence_folder
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
     from transformers import PreTrainedModel
@@ -171,6 +172,38 @@ def trained_question_answerer(source: str | Path) -> PreTrainedModel:
 def masked_language_model(source: str | Path) -> PreTrainedModel:
     """Loads a masked language model, with all its weights."""
     return _trained(resolve(source), transformers.AutoModelForMaskedLM, "masked language modelling")
+
+
+def sentence_folder(source: str | Path) -> SentenceFolder | None:
+    """What the files of sentence-transformers say of a model; None if it has none."""
+    source = resolve(source)
+    with _loading(source):
+        return read_sentence_folder(Path(source) if Path(source).is_dir() else _sentence_files(source))
+
+
+def _sentence_files(name: str) -> Path:
+    """The files of sentence-transformers on the hub, without the model."""
+    from huggingface_hub import snapshot_download
+
+    wanted = ["modules.json", "sentence_*_config.json", "config_sentence_transformers.json", "[0-9]_*/config.json"]
+    return Path(str(snapshot_download(name, allow_patterns=wanted)))
+
+
+def encoder(source: str | Path) -> PreTrainedModel:
+    """Loads a bare encoder, pruned or not, with all weights that its token vectors need."""
+    source = resolve(source)
+    if is_pruned(source):
+        model = _of_kind(load(source), source, transformers.AutoModel)
+    else:
+        model, report = _loaded(source, transformers.AutoModel)
+        missing = sorted(name for name in report["missing_keys"] if "pooler" not in name.split("."))
+        if missing:
+            raise SourceError(f"{source} has no weights for {missing[0]}; give a whole model.")
+    if model.config.is_encoder_decoder or model.main_input_name != "input_ids":
+        raise SourceError(
+            f"{source} is a {type(model).__name__}; embeddings are those of a text encoder, as BERT is one."
+        )
+    return model
 
 
 def language_model(source: str | Path) -> PreTrainedModel:

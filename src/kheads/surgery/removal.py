@@ -78,8 +78,13 @@ def remove_shapes(model: Model, kept: Kept, unit: str = "group") -> Model:
         cut_to(found, blocks.get(found.site.name, ()), tables)
     config: Any = getattr(model, "config", None)
     if config is not None:
-        config.kheads = architecture(model)
+        config.kheads = architecture(_owner(model, config))
     return model
+
+
+def _owner(model: nn.Module, config: Any) -> nn.Module:
+    """The module whose config it is, and beside whose weights it is saved; a SentenceTransformer only shows it."""
+    return next((module for module in model.modules() if vars(module).get("config") is config), model)
 
 
 def ghosts(model: nn.Module) -> tuple[str, ...]:

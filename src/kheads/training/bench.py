@@ -22,7 +22,6 @@ from kheads.methods.base import LossFunction
 from kheads.training.asked import deciding
 from kheads.training.batching import small_batches
 from kheads.training.distillation import Teacher
-from kheads.training.drawn_labels import drawn_loss
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.memory import in_graph
 from kheads.training.plan import Plan
@@ -105,8 +104,8 @@ class Bench:
 
     @cached_property
     def labelled(self) -> bool:
-        """Whether the training data has labels, or its collator makes them."""
-        if not hasattr(self.data[0], "__getitem__"):  # a stream, or none
+        """Whether the training data has labels, or its collator makes them; or the trainer does without."""
+        if not self.trainer_class.needs_labels or not hasattr(self.data[0], "__getitem__"):  # a stream, or none
             return True
         trainer, first = self.trainer("labels", disable_tqdm=True), self.data[0][0]
         if isinstance(first, Mapping) and {"label", "label_ids", *trainer.label_names} & first.keys():
@@ -142,7 +141,8 @@ class Bench:
             inputs = trainer._prepare_inputs(dict(batch))
             counts = items_per_example(inputs, trainer._shifts_labels)
             labelled = any(name in inputs for name in trainer.label_names)
-            return (trainer.compute_loss(model, inputs) if labelled else drawn_loss(model, inputs, generator)), counts
+            found = trainer.compute_loss(model, inputs) if labelled else trainer.drawn_loss(model, inputs, generator)
+            return found, counts
 
         return loss
 

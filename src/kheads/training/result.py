@@ -32,6 +32,7 @@ class PruneResult:
         method: how the heads were chosen; None where all stay.
         before: heads, parameters and bytes of the model that was given.
         processor: the tokenizer or processor that was given for the trainer.
+        embedder: how the model gives embeddings, if it was trained for these; sentence-transformers reads it.
     """
 
     model: Any  # a PreTrainedModel, of the class that was given
@@ -43,6 +44,7 @@ class PruneResult:
     method: Method | None
     before: dict[str, Any]
     processor: Any = None
+    embedder: Any = None
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Writes the model, its tokenizer or processor and result.json to a folder that `kheads.load` reads.
@@ -56,7 +58,7 @@ class PruneResult:
     def save_as(self, folder: str | Path, record: Mapping[str, Any], overwrite: bool = False) -> Path:
         """The same with a record that says more."""
         with new_folder(folder, overwrite) as made:
-            save(self.model, made, tokenizer=self.processor)
+            save(self.model, made, tokenizer=self.processor, embedder=self.embedder)
             recording.write(record, made)
         return Path(folder)
 

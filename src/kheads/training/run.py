@@ -254,12 +254,17 @@ class Run:
         with gated(model, mask, self.goal.unit, self.goal.parts):
             self.metrics["masked"], masked = self.bench.evaluate()
         if plan.whole is not None and PartialState().is_main_process:
-            save(model, plan.whole, tokenizer=self.bench.options.get("processing_class"), overwrite=True)
+            self.save_whole(plan.whole)
         remove(model, kept, self.goal.unit)
         self.metrics["pruned"], pruned = self.bench.evaluate()
         self.report["largest_difference"] = _check_equal(masked, pruned, model.dtype)
         self.report["ghosts"] = list(ghosts(model))
         self.kept = kept
+
+    def save_whole(self, folder: str | Path) -> None:
+        """Saves the model as it is before blocks are removed."""
+        words, embedder = (self.bench.options.get(name) for name in ("processing_class", "embedder"))
+        save(self.bench.model, folder, tokenizer=words, overwrite=True, embedder=embedder)
 
     def choose(self) -> Kept:
         """The blocks that stay; a budget is measured on a model of that size, and notes what was reached."""
@@ -335,6 +340,7 @@ class Run:
             method=self.method,
             before=self.before,
             processor=bench.options.get("processing_class"),
+            embedder=bench.options.get("embedder"),
         )
 
     def _examples(self, asked: int | None, usual: int, tokens: int) -> list[int]:

@@ -47,6 +47,7 @@ from kheads.training.checkpoints import (
     set_aside,
 )
 from kheads.training.distillation import Teacher
+from kheads.training.drawn_labels import drawn_loss
 from kheads.training.hooks import check_hooks
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
@@ -85,6 +86,8 @@ class GatedTrainerMixin(_Base):
     # Trainer divides by the number of micro-batches for some classes and not for others, by their signature. Here it
     # always divides, and `_share` undoes that.
     loss_is_scaled_for_ga: bool | None = False
+    # Whether the loss goes by labels; a trainer that has another measure of its own says no.
+    needs_labels: bool = True
 
     def __init__(
         self,
@@ -239,6 +242,10 @@ class GatedTrainerMixin(_Base):
             loss = loss + torch.zeros_like(loss, requires_grad=True)
         loss = loss * share
         return (loss, outputs) if return_outputs else loss
+
+    def drawn_loss(self, model: nn.Module, inputs: Mapping[str, Any], generator: torch.Generator) -> Tensor:
+        """What blocks are chosen by where there are no labels."""
+        return drawn_loss(model, inputs, generator)
 
     def _loss_of_labels(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Any]:
         """The mean loss, and what the model answered; with a teacher there need not be labels."""

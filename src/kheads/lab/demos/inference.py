@@ -191,7 +191,7 @@ def _arguments(recipe: Recipe, seed: int) -> TrainingArguments:
 
 def _table(chapters: list[Chapter]) -> Any:
     whole, accuracy = size_of(chapters[0].result.model)["parameters"], chapters[0].accuracy()
-    speeds = _speeds([chapter.result.model for chapter in chapters])
+    found = speeds([chapter.result.model for chapter in chapters])
     rows = [
         (
             chapter.label,
@@ -200,7 +200,7 @@ def _table(chapters: list[Chapter]) -> Any:
             f"{100 * (chapter.accuracy() - accuracy):+.1f}" if number else "",
             f"{chapter.seconds:.0f}",
             terminal.percent(1 - size_of(chapter.result.model)["parameters"] / whole),
-            f"{speeds[number]:.2f}x" if number else "",
+            f"{found[number]:.2f}x" if number else "",
         )
         for number, chapter in enumerate(chapters)
     ]
@@ -208,7 +208,7 @@ def _table(chapters: list[Chapter]) -> Any:
     return terminal.rows_table("", names, rows)
 
 
-def _speeds(models: list[Any]) -> list[float]:
+def speeds(models: list[Any]) -> list[float]:
     """How many times as fast as the first each model is, all of them taking turns on one batch."""
     inputs = probe_inputs(models[0], *AT)
     different = {id(model): model.eval() for model in models}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from kheads.blocks.fields import Count, Part, Range, Seed, Text, Whole, check_fields
+from kheads.blocks.fields import Count, OneOf, Part, Range, Seed, Text, Whole, check_fields
 from kheads.lab.options import build
 
 # Names of files by the name of their evaluation set, or of columns by what they hold.
@@ -190,6 +190,30 @@ class Translation(Data):
 
 
 @dataclass(frozen=True)
+class Sentences(Data):
+    """Texts to embed; no labels are needed.
+
+    Attributes:
+        train: Training file: .txt with one text a line, or jsonl, csv, tsv or parquet with one or two of them a row.
+        eval: Evaluation files by name; pairs may have scores. By default a part of the training texts is held out.
+        columns: Names of the columns: text, text_pair, score.
+        pooling: How token vectors become one: mean or cls; a sentence-transformers folder says it itself.
+        normalise: Whether embeddings get unit length; a sentence-transformers folder says it itself.
+        distance: How the embeddings of the smaller model are compared with the original's in training: cosine, mse,
+            similarity (of all pairs in a batch), or both (cosine and similarity).
+        original: The model whose embeddings count, by default the one that is given; for eval a folder or hub name.
+    """
+
+    train: str | None = None
+    eval: Names = field(default_factory=dict)
+    columns: Names = field(default_factory=dict)
+    pooling: Annotated[str, OneOf(("mean", "cls"))] | None = None
+    normalise: bool | None = None
+    distance: Annotated[str, OneOf(("cosine", "mse", "similarity", "both"))] = "cosine"
+    original: Text | None = None
+
+
+@dataclass(frozen=True)
 class Task:
     """A task.
 
@@ -210,6 +234,12 @@ FILES = Task("labelled texts in files", LabelledFiles, "kheads.lab.jobs.classifi
 GLUE = Task("a GLUE task, from the hub", Glue, "kheads.lab.jobs.classification")
 TASKS: dict[str, Task] = {
     "clm": Task("language modelling on text files", TextFiles, "kheads.lab.jobs.language_modelling"),
+    "embed": Task(
+        "embeddings that follow the original's, no labels",
+        Sentences,
+        "kheads.lab.jobs.embedding",
+        {"fresh": "", "baseline": "", "distil": ""},
+    ),
     "image": Task(
         "image classification on folders", ImageFolders, "kheads.lab.jobs.image_classification", {"max_length": ""}
     ),

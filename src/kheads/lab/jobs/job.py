@@ -56,8 +56,8 @@ class Job:
             surgeon for a model that is trained already.
         method_options: Fields of the method that differ from its defaults.
         pipelined: Learn the gates with the model frozen; it is trained first.
-        task: clm, mlm, tags, qa, image, translation, made-nli or one of GLUE; labelled files if not given; `kheads
-            tasks` lists them.
+        task: clm, mlm, embed, tags, qa, image, translation, made-nli or one of GLUE; labelled files if not given;
+            `kheads tasks` lists them.
         data: What the task reads; `kheads tasks NAME` lists it.
         max_train: Use at most this many training rows.
         max_eval: Use at most this many evaluation rows; of each set.

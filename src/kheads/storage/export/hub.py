@@ -10,6 +10,7 @@ from kheads.storage.export import card
 from kheads.storage.export.companions import take_along, without_code
 from kheads.storage.export.per_layer import per_layer
 from kheads.storage.export.rehearsal import batches, rehearse
+from kheads.storage.export.sentences import carry_sentence_files, sentence_files
 from kheads.storage.export.target import Exported, ExportError, Order
 from kheads.storage.marks import MARK
 from kheads.storage.model_folder import CONFIG, GENERATION, write_model
@@ -27,9 +28,11 @@ def write(order: Order) -> Exported:
     model, folder = order.model, order.folder
     auto_class = _write_hub_folder(model, folder, order.source)
     written = {MARK, CONFIG, GENERATION, CODE, INDEX, card.NAME, *(path.name for path in weight_files(order.source))}
-    left = take_along(order.source, folder, written)
+    left = take_along(order.source, folder, written | sentence_files(order.source))
     compared = rehearse(model, folder, auto_class, True, batches(model, order.inputs))
-    return Exported((compared,), (f"Left out of the export: {', '.join(left)}.",) if left else ())
+    sentences = carry_sentence_files(order)
+    left_out = (f"Left out of the export: {', '.join(left)}.",) if left else ()
+    return Exported((compared, *sentences.compared), (*left_out, *sentences.remarks))
 
 
 def _write_hub_folder(model: PreTrainedModel, folder: Path, source: Path | None = None) -> str:

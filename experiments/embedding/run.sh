@@ -1,0 +1,39 @@
+#!/bin/sh
+# MiniLM's embeddings at 1.5, 2 and 3 times its speed at 8 x 128, beside layers left out; Spearman on scored pairs.
+#
+#     WORK=/tmp/kheads-embedding DATA=folder/with/stsb sh experiments/embedding/run.sh
+#
+# DATA has train.jsonl.gz and dev.jsonl.gz with sentence1, sentence2 and score; of train only the sentences count. A run whose
+# result is in results/runs or layers is skipped; in the end the runs are packed into results.jsonl.gz. Every run has the model
+# cut, repaired and trained on for STEPS steps in its record. SEEDS, SPEEDS, LAYERS and KINDS choose a part. Speeds are measured, so the machine
+# should do nothing else.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+: "${WORK:?a folder to work in}" "${DATA:?a folder with train.jsonl.gz and dev.jsonl.gz}"
+RESULTS=${RESULTS:-$here/results}
+STEPS=${STEPS:-300}
+MODEL=${MODEL:-minilm}
+mkdir -p "$RESULTS/runs" "$here/layers" "$WORK"
+
+wanted() { # kind
+    case " ${KINDS:-surgeon layers} " in *" $1 "*) return 0 ;; *) return 1 ;; esac
+}
+
+for seed in ${SEEDS:-0 1 2}; do
+    for speed in ${SPEEDS:-1.5 2 3}; do
+        name=surgeon-x$speed-$seed
+        if wanted surgeon && [ ! -e "$RESULTS/runs/$name.json" ]; then
+            kheads prune "$MODEL" --task embed --train "$DATA/train.jsonl.gz" --eval "sts=$DATA/dev.jsonl.gz" \
+                --speedup "$speed" --at 8x128 --max-steps "$STEPS" --seed "$seed" --overwrite -o "$WORK/$name"
+            sed "s#$WORK/##g; s#$DATA/#stsb/#g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
+            rm -r "$WORK/$name"
+        fi
+    done
+    for count in ${LAYERS:-4 3 2}; do
+        result=$here/layers/minilm-$count-$seed.json
+        if wanted layers && [ ! -e "$result" ]; then
+            python "$here/layers.py" "$MODEL" "$count" "$STEPS" "$DATA/train.jsonl.gz" "$DATA/dev.jsonl.gz" "$result" "$seed"
+        fi
+    done
+done
+kheads pack "$RESULTS" --overwrite
