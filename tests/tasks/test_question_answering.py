@@ -19,7 +19,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.tasks.answers import exact_match, f1
 from kheads.tasks.bpe import train_bpe
-from kheads.tasks.question_answering import QuestionTask, Windows, best_span, from_question_files
+from kheads.tasks.question_answering import QuestionTask, Windows, answers, best_span, from_question_files
 from kheads.tasks.question_files import Question, read_questions
 from word_tasks import TAGS, furnish, questions, save_model, squad, tokenizer, write_lines
 
@@ -132,7 +132,7 @@ def test_a_question_that_fills_the_window_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guess", "answers", "exact", "overlap"),
+    ("guess", "right", "exact", "overlap"),
     [
         ("The Cat.", ("cat",), 1, 1),
         ("an old cat", ("old dog", "cat"), 0, 2 / 3),
@@ -143,8 +143,8 @@ def test_a_question_that_fills_the_window_is_refused() -> None:
         ("cat cat dog", ("cat",), 0, 0.5),
     ],
 )
-def test_answers_are_compared_as_in_squad(guess: str, answers: tuple[str, ...], exact: float, overlap: float) -> None:
-    assert exact_match(guess, answers) == exact and f1(guess, answers) == pytest.approx(overlap)
+def test_answers_are_compared_as_in_squad(guess: str, right: tuple[str, ...], exact: float, overlap: float) -> None:
+    assert exact_match(guess, right) == exact and f1(guess, right) == pytest.approx(overlap)
 
 
 @given(
@@ -182,6 +182,15 @@ def test_no_answer_counts_only_where_some_questions_have_none() -> None:
     assert judged(task, sets["all"], null=9) == {"f1": 1, "exact_match": 1}  # [CLS] is no answer here
     assert judged(task, sets["some"], null=9)["exact_match"] == pytest.approx(1 / 13)
     assert judged(task, sets["some"], null=0)["exact_match"] == 1
+
+
+def test_no_answer_has_to_be_better_in_every_window() -> None:
+    """A window without the answer is sure that there is none; that says nothing of the others."""
+    asked = [Question("x", "q", "a b", ("b",), (2,)), Question("x", "q", "a b", (), ())]
+    row = {"begins": [-1, 0, 2], "ends": [-1, 1, 3], "null": 0}
+    data = {name: [row[name]] * 3 for name in row} | {"example": [0, 0, 1]}
+    scores = np.asarray([[9.0, 0, 0], [1, 0, 2], [9, 0, 0]])
+    assert answers(scores, scores, data, asked, 30) == {0: "b", 1: ""}
 
 
 def test_long_answers_are_not_given() -> None:

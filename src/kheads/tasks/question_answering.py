@@ -20,6 +20,7 @@ from kheads.tasks.question_files import Question, read_questions
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.special_tokens import check_window
 from kheads.tasks.tokens import CHARACTERS_AT_ONCE, token_ids
+from kheads.training.progress import progress
 from kheads.training.set_trainer import check_order
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _encoded(questions: Sequence[Question], windows: Windows, number: int | None
 
     room = _rooms(questions, windows)
     parts = []
-    for examples, stride in _groups(questions, room, windows.stride):
+    for examples, stride in progress(list(_groups(questions, room, windows.stride)), "reading questions"):
         rows = list(_rows(questions, examples, windows, stride, number))
         parts.append(Dataset.from_dict({name: [row[name] for row in rows] for name in rows[0]}))
     whole = concatenate_datasets(parts)

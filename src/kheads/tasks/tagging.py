@@ -22,6 +22,7 @@ from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.special_tokens import Frame, check_window, frame_of, nothing_read
 from kheads.tasks.tag_files import Sentences, read_sentences
 from kheads.tasks.tokens import parts
+from kheads.training.progress import progress
 from kheads.training.set_trainer import check_order
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class _Cut:
 
     def _pieces(self, found: Sentences) -> Iterator[list[Piece]]:
         texts, number = [" ".join(words) for words in found.words], 0
-        for part in parts(texts):
+        for part in progress(parts(texts), "reading sentences"):
             encoded = self.tokenizer(part, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
             for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
                 words = by_word(ids, offsets, found.words[number])
