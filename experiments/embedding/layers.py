@@ -2,8 +2,8 @@
 
 python experiments/embedding/layers.py MODEL LAYERS STEPS TRAIN EVAL RESULT.json [SEED]
 
-It is the usual recipe for smaller sentence encoders, and what a user would do without kheads. Layers are taken evenly, the first
-among them; data, steps, batches, learning rate and dropout (none) are those of `kheads prune --task embed`.
+It is the usual recipe for smaller sentence encoders, and what a user would do without kheads. Layers are taken evenly,
+the first among them; data, steps, batches, rate and dropout (none) are those of `kheads prune --task embed`.
 """
 
 import copy

@@ -165,7 +165,7 @@ def test_nothing_is_overwritten_or_half_written(fresh: Fresh, tmp_path: Path) ->
 
 def test_what_cannot_be_saved_says_so(fresh: Fresh, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="needs a transformers model; got Linear"):
-        kheads.save(torch.nn.Linear(1, 1), tmp_path / "x")  # type: ignore[arg-type]
+        kheads.save(torch.nn.Linear(1, 1), tmp_path / "x")
     with kheads.gated(model := fresh("bert"), torch.ones(12)), pytest.raises(RuntimeError, match="gated"):
         kheads.save(model, tmp_path / "x")
     own = type("OwnBert", (transformers.BertModel,), {})(fresh("bert-bare").config)

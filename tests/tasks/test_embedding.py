@@ -110,14 +110,16 @@ def test_the_metrics_do_not_depend_on_the_order_of_rows() -> None:
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(24)
         labels: Any = (pairs[order], scores[order])
-        found = embedding.compute_metrics(EvalPrediction((own[order], theirs[order]), labels))
+        predictions: Any = (own[order], theirs[order])
+        found = embedding.compute_metrics(EvalPrediction(predictions, labels))
         assert found == pytest.approx(wanted)
 
 
 def test_a_set_without_scores_has_no_spearman_and_without_an_original_no_cosine() -> None:
     own, numbers = np.eye(4), np.arange(4)
     bare: Any = (numbers, np.full(4, np.nan))
-    assert embedding.compute_metrics(EvalPrediction((own, own), bare)) == {"cosine": 1.0}
+    both: Any = (own, own)
+    assert embedding.compute_metrics(EvalPrediction(both, bare)) == {"cosine": 1.0}
     scored: Any = (np.array([0, 0, 1, 1]), np.array([1.0, 1.0, 2.0, 2.0]))
     assert set(embedding.compute_metrics(EvalPrediction(own, scored))) == {"spearman"}
 
