@@ -106,7 +106,6 @@ def exported(model: Any, tokenizer: Any, folder: Path, **options: Any) -> list[s
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("Llama", {}),
         (
             "Llama",
             {
@@ -139,6 +138,7 @@ def test_a_silent_head_stands_in_for_an_empty_first_layer(tmp_path: Path) -> Non
 
 
 @tried
+@pytest.mark.slow
 def test_half_precision_is_near(tmp_path: Path) -> None:
     said = exported(pruned(language_model()), byte_pairs(), tmp_path, dtype="f16")
     assert 1e-6 < float(said[-1].split("differ by ")[1].split(" ")[0]) < 0.2

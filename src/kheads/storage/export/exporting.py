@@ -42,8 +42,8 @@ def export(
     `to="vanilla"`: plain `from_pretrained` loads it, without any code. A config says one number of heads, and one of
     neurons, for all layers: smaller sites are filled up with silent ones, and it is said how many.
 
-    `to="gguf"`: one file for llama.cpp, of Llama, Mistral and Qwen2, with heads and neurons by layer, and the tokenizer.
-    It is compared where xllamacpp is installed, and otherwise it is said that it was not.
+    `to="gguf"`: one file for llama.cpp, of Llama, Mistral and Qwen2, with heads and neurons by layer, and their
+    tokenizer. It is compared where xllamacpp is installed, and otherwise it is said that it was not.
 
     Args:
         directory: the folder that `save` wrote.
