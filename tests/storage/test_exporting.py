@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 import kheads
@@ -22,6 +23,7 @@ from kheads.storage.probe import probe_inputs, probe_outputs
 from zoo import ZOO
 
 Fresh = Callable[[str], Any]
+LIBRARY: Any = transformers
 
 # One process loads them all, to keep the tests quick; `export` itself starts one for each folder.
 RELOAD = """
@@ -113,6 +115,29 @@ def test_a_folder_that_does_not_load_is_not_exported(
     with pytest.raises(ExportError, match="does not load in a new process"):
         kheads.export(tmp_path / "model", tmp_path / "hub")
     assert not (tmp_path / "hub").exists()
+
+
+def test_a_causal_model_says_its_layers_in_the_config(tmp_path: Path) -> None:
+    """As the weights have them; what is loaded with the folder's code says them again when it is saved."""
+    model = ZOO["llama"].build()
+    first, second = discover(model)
+    remove(model, Kept.from_dict({first.name: [0, 2, 3], second.name: [1]}))
+    kheads.save(model, tmp_path / "model")
+    told: list[str] = []
+    out = kheads.export(tmp_path / "model", tmp_path / "hub", tell=told.append)
+    config = json.loads((out / "config.json").read_text())
+    assert config["allow_global_per_layer_attribute_access"] is True and config["num_attention_heads"] == 8
+    assert config["per_layer_config"] == {
+        "0": {"num_attention_heads": 6, "num_key_value_heads": 3},
+        "1": {"num_attention_heads": 2, "num_key_value_heads": 1},
+    }
+    settings = LIBRARY.LlamaConfig.from_dict(config)
+    assert [layer.num_key_value_heads for layer in settings.per_layer_config] == [3, 1]
+    again = tmp_path / "again"
+    settings.save_pretrained(again)
+    assert set(json.loads((again / "config.json").read_text())["per_layer_config"]) == {"0", "1"}
+    assert "differ by 0.0e+00 at most, and it generates the same tokens" in told[0]
+    assert torch.equal(logits(kheads.load(out).eval(), probe_inputs(model)), logits(model, probe_inputs(model)))
 
 
 def test_models_with_other_inputs_need_a_batch(tmp_path: Path) -> None:

@@ -106,7 +106,6 @@ def exported(model: Any, tokenizer: Any, folder: Path, **options: Any) -> list[s
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("Llama", {}),
         (
             "Llama",
             {
@@ -139,13 +138,17 @@ def test_a_silent_head_stands_in_for_an_empty_first_layer(tmp_path: Path) -> Non
 
 
 @tried
+@pytest.mark.slow
 def test_half_precision_is_near(tmp_path: Path) -> None:
     said = exported(pruned(language_model()), byte_pairs(), tmp_path, dtype="f16")
     assert 1e-6 < float(said[-1].split("differ by ")[1].split(" ")[0]) < 0.2
 
 
 @tried
-@pytest.mark.parametrize("name", CUTS.values())
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("smollm", "llama-bpe") else pytest.param(name, marks=pytest.mark.slow) for name in CUTS.values()],
+)
 def test_llama_cpp_cuts_texts_alike(name: str, tmp_path: Path) -> None:
     said = exported(language_model(num_hidden_layers=1), byte_pairs(name, bos=name == "llama-bpe"), tmp_path)
     assert "cuts 6 texts into the same tokens" in said[-2] and ("NFC" in said[0]) == (name == "qwen2")

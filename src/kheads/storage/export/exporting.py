@@ -47,6 +47,9 @@ def export(
     `decoder_model.onnx` for encoder-decoders. `int8=True` writes `..._int8.onnx` beside them and reports size, speed
     and closeness. It needs `pip install 'kheads[onnx]'`.
 
+    `to="gguf"`: one file for llama.cpp, of Llama, Mistral and Qwen2, with heads and neurons by layer, and their
+    tokenizer. It is compared where xllamacpp is installed, and otherwise it is said that it was not.
+
     Args:
         directory: the folder that `save` wrote.
         out: the folder to make.
@@ -56,7 +59,7 @@ def export(
         say: is told what the user should know, such as what was left out, a sentence at a time.
         tell: is told what was compared, and how far apart it was.
         options: what some targets alone take: `push="USER/NAME"` uploads the folder to the Hugging Face hub once it
-            is in its place.
+            is in its place; `dtype="f16"` halves a gguf, which has "f32" otherwise.
     """
     target = _target(to, options)
     if "push" in options:

@@ -229,7 +229,10 @@ def _interleaved(rows: Tensor, heads: int) -> Tensor:
 
 
 def _feed(layer: Layer, block: Any) -> Iterator[tuple[str, Tensor]]:
-    """The projections of a feed-forward; one without neurons gets a silent one, because llama.cpp skips too much."""
+    """The projections of a feed-forward; one without neurons gets a silent one.
+
+    llama.cpp takes a layer with none and, without an error, gives other numbers.
+    """
     yield "ffn_norm.weight", block.post_attention_layernorm.weight
     for name in ("gate", "up", "down"):
         weight = getattr(block.mlp, f"{name}_proj").weight
