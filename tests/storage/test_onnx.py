@@ -85,6 +85,20 @@ def test_the_folder_is_whole_and_says_nothing_of_the_machine(classifier: tuple[P
     assert "`model.onnx`, `model_int8.onnx`" in (folder / "README.md").read_text()
 
 
+def run_card(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the code in the folder's README, there."""
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(folder)
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def test_the_code_of_the_card_runs(
+    classifier: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_card(classifier[0], monkeypatch)
+    assert capsys.readouterr().out.startswith("[[")
+
+
 def test_int8_is_reported_and_not_exact(classifier: tuple[Path, list[str]]) -> None:
     folder, said = classifier
     sentence = r"int8: \S+ MB become \S+ MB; lowest cosine of an output (\S+) on made-up inputs; \S+ times as fast"
@@ -139,11 +153,13 @@ def test_a_language_model_writes_the_same_with_its_cache(
     tokens = model.generate(**given, max_new_tokens=6, do_sample=False)
     expected = LIBRARY.AutoTokenizer.from_pretrained(tmp_path / "onnx").decode(tokens[0], skip_special_tokens=True)
     assert example(str(tmp_path / "onnx"), "w1 w2 w3", "--new-tokens", "6").strip() == expected
+    run_card(tmp_path / "onnx", monkeypatch)
 
 
-def test_images_have_any_batch(fresh: Fresh, tmp_path: Path) -> None:
+def test_images_have_any_batch(fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, said = exported(fresh("vit"), tmp_path)
     assert "outputs at batch 1 and batch 3" in said[0]
+    run_card(folder, monkeypatch)
     given = inputs("vit", 5)
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"))
     (found,) = session.run(None, {"pixel_values": given["pixel_values"].numpy()})
@@ -241,11 +257,12 @@ def test_a_batch_must_fit_the_file(fresh: Fresh, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_can_be_written(name: str, fresh: Fresh, tmp_path: Path) -> None:
+def test_every_family_can_be_written(name: str, fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = {key: value for key, value in inputs(name).items() if not key.startswith("decoder_")}
-    _, said = exported(fresh(name), tmp_path, int8=True, inputs=batch)
+    folder, said = exported(fresh(name), tmp_path, int8=True, inputs=batch)
     assert "and your batch differ by" in said[0] and ("the same tokens" in said[0]) == FAMILIES[name].generates
     assert "int8: " in said[1]
+    run_card(folder, monkeypatch)
 
 
 @pytest.mark.slow

@@ -100,13 +100,16 @@ RUNS = {"plain": run_plain, "decoder": run_decoder, "encoder_decoder": run_encod
 
 
 def timed(call: Any, choices: list[Any], rounds: int) -> Any:
-    """Seconds of every choice in every round, (choices, rounds), after one round to warm up; they take turns."""
+    """Seconds of every choice in every round, (choices, rounds), after one round to warm up; they take turns.
+
+    The processor's seconds, to which other jobs add little; sessions have one thread.
+    """
     seconds = np.zeros((len(choices), rounds + 1))
     for number in range(rounds + 1):
         for index in range(len(choices))[:: 1 if number % 2 else -1]:
-            begin = time.perf_counter()
+            begin = time.process_time()
             call(choices[index])
-            seconds[index, number] = time.perf_counter() - begin
+            seconds[index, number] = time.process_time() - begin
     return seconds[:, 1:]
 
 

@@ -43,7 +43,7 @@ def report(cases: Sequence[Case], found: Found, paths: Sequence[Path]) -> str:
     said = (
         f"int8: {before:.1f} MB become {after:.1f} MB; lowest cosine of an output {_lowest(cases, found):.3f} on "
         f"{_named(cases)}; "
-        f"{ratio:.2f} times as fast at {cases[-1].name} by one thread "
+        f"{ratio:.2f} times as fast at {cases[-1].name} with one thread, by processor time "
         f"(half of {ROUNDS} pairs: {low:.2f} to {high:.2f})"
     )
     if not any("steps" in case.expected for case in cases):
