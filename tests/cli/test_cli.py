@@ -73,8 +73,8 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
             "Give data: a task by name (--task), or files",
         ),
         (("prune", "tiny", "-k", "3", "--method", "best", *TRAIN, "-o", "x"), "The method must be one of dsp, ste"),
-        (("prune", "tiny", "-k", "3", "--task", "mlm", "-o", "x"), "The task must be one of clm, "),
-        (("eval", "tiny", "--task", "mlm"), "The task must be one of clm, "),
+        (("prune", "tiny", "-k", "3", "--task", "ner", "-o", "x"), "The task must be one of clm, "),
+        (("eval", "tiny", "--task", "ner"), "The task must be one of clm, "),
         (("prune", "tiny", "-k", "3", "--set", "weight=1", *TRAIN, "-o", "x"), "`weight` belongs to --method voita"),
         (
             ("prune", "tiny", "-k", "3", "--set", "cooldown=soon", *TRAIN, "-o", "x"),
