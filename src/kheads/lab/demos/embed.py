@@ -35,6 +35,7 @@ class Recipe:
     flops: float = 0.5
     steps: int = 100
     batch_size: int = 32
+    lr: float = 2e-4  # a few hundred sentences are soon known by heart
 
 
 def run_demo(output: Path, seed: int = 0, recipe: Recipe | None = None) -> None:
@@ -70,6 +71,7 @@ def _job(recipe: Recipe, seed: int) -> Job:
         data={"train": str(SENTENCES), "eval": {EVALUATION: str(PAIRS)}},
         max_steps=recipe.steps,
         batch_size=recipe.batch_size,
+        lr=recipe.lr,
         save_steps=recipe.steps,
         seed=seed,
     )
