@@ -23,7 +23,7 @@ for seed in ${SEEDS:-0 1 2}; do
     for speed in ${SPEEDS:-1.5 2 3}; do
         name=surgeon-x$speed-$seed
         if wanted surgeon && [ ! -e "$RESULTS/runs/$name.json" ]; then
-            kheads prune "$MODEL" --task embed --train "$DATA/train.jsonl.gz" --eval "sts=$DATA/dev.jsonl.gz" \
+            kheads prune "$MODEL" --set threads=2 --task embed --train "$DATA/train.jsonl.gz" --eval "sts=$DATA/dev.jsonl.gz" \
                 --speedup "$speed" --at 8x128 --max-steps "$STEPS" --seed "$seed" --overwrite -o "$WORK/$name"
             sed "s#$WORK/##g; s#$DATA/#stsb/#g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
             rm -r "$WORK/$name"

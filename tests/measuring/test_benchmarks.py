@@ -98,3 +98,14 @@ def test_memory_beside_a_large_model_is_watched(
     found = run(script("bench_large"), monkeypatch, capsys, *options)
     assert found["parameters"][1] <= 0.99 * found["parameters"][0] and found["tokens"]["repaired"] > 0
     assert found["peak"]["Anon"] > 0 and found["minutes"].keys() == {"estimate", "meet", "repair", "all"}
+
+
+@pytest.mark.slow
+def test_one_kind_goes_through_every_target(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench: Any = script("bench_exports")
+    monkeypatch.setattr(sys, "argv", ["bench_exports", "--kinds", "llama", "--rounds", "2"])
+    bench.main()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| llama |")]
+    assert len(rows) == 4 and not any("refused" in row for row in rows)
