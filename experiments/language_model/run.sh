@@ -1,5 +1,7 @@
 #!/bin/sh
-# SmolLM2-135M on WikiText-2 without training: key-value groups 90 -> 75, 60, 45, before and after the repair.
+# SmolLM2-135M on WikiText-2 without training: key-value groups 90 -> 75, 60, 45, and heads and neurons within a share of the
+# parameters, before and after the repair. Embeddings are 21 % of the parameters, so SMALLER of 8, 16 and 24 is 10, 20 and 30 % of the
+# layers'.
 #
 #     MODEL=folder/of/smollm2 DATA=folder/with/wikitext2 WORK=/tmp/kheads-smollm2 sh experiments/language_model/run.sh
 #
@@ -28,6 +30,9 @@ for seed in ${SEEDS:-0 1 2}; do
         run "surgeon-k$k-$seed" -k "$k" --seed "$seed" --set repair_examples=64
         run "michel-k$k-$seed" -k "$k" --method michel --set per_round=90 --seed "$seed" --set repair_examples=64
         run "random-k$k-$seed" -k "$k" --method random --seed "$seed" --set repair_examples=64
+    done
+    for less in ${SMALLER:-8 16 24}; do
+        run "surgeon-s$less-$seed" --smaller "$less%" --seed "$seed" --set repair_examples=64
     done
 done
 kheads pack "$RESULTS" --overwrite
