@@ -60,8 +60,13 @@ def test_a_large_model_is_pruned_as_a_small_one_is(
 
     small = run("small")
     made: list[MappedCopy] = []
+
+    def noted(*given: Any) -> MappedCopy:
+        made.append(MappedCopy(*given))
+        return made[-1]
+
     monkeypatch.setattr(memory, "LARGE", 0)
-    monkeypatch.setattr(memory, "MappedCopy", lambda *given: made.append(MappedCopy(*given)) or made[-1])
+    monkeypatch.setattr(memory, "MappedCopy", noted)
     large = run("large")
     assert len(made) == 1 and large.kept == small.kept
     assert large.metrics["repaired"] == small.metrics["repaired"]

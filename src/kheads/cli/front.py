@@ -25,7 +25,7 @@ SHAPED: dict[str, dict[str, Any]] = {
     "smaller": {"help": "Remove this share of parameters: 30%."},
     "max_ms": {"help": "At most this many milliseconds a batch."},
     "min_per_site": {"help": "At least this many heads per site."},
-    "task": {"help": "clm, mlm, embed, tags, qa ...; see `kheads tasks`."},
+    "task": {"help": "embed, tags, qa, clm, ...: see tasks."},
     "flops": {"help": "Keep this share of the FLOPs, as in 50%."},
     "at_most": {"help": "Smallest at most this many points worse."},
     "parts": {"help": "What may go: heads, ffn (neurons), all."},
