@@ -49,8 +49,8 @@ def main() -> None:
     draw(right, previews, "speed")
     left.invert_xaxis()
     left.set(xlabel="parameters that stay, %", ylabel="points against the unpruned model", ylim=(-20, 2))
-    right.set(xlabel="times as fast, measured at 8 x 128")
-    left.legend(frameon=False)
+    right.set(xlabel="times as fast, measured at 8 x 128", xlim=(0.9, 6))
+    left.legend(frameon=False, loc="lower left")
     figure.savefig(target, metadata={"Date": None})
 
 

@@ -30,6 +30,7 @@ run() { # name, seed, options...
     kheads prune "$WORK/$task-$seed" --train "$train" --eval "report=$report" --max-eval "$rows" --max-length 96 --batch-size 16 \
         --seed "$seed" --overwrite -o "$WORK/run/$name" "$@"
     sed "s#$WORK/##g; s#${DATA:-$WORK}/#$task/#g" "$WORK/run/$name/result.json" > "$RESULTS/runs/$name.json"
+    python "$here/shorten.py" "$RESULTS/runs/$name.json"
     rm -r "$WORK/run/$name"
 }
 

@@ -18,11 +18,11 @@ KS = {48, 24, 12, 6, 3, 1}
 RUNS = {
     "made_nli": 230,
     "language_model/results": 1,
-    "budgets/results": 6,
+    "budgets/results": 27,
     "few_heads/results": 20,
     "mnli_minilm/results": 18,
     "multi30k_small/results": 16,
-    "trained/results": 56,
+    "trained/results": 57,
 }
 
 

@@ -30,7 +30,7 @@ ARCHITECTURE = "deci"
 CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
 TYPES = {"f32": torch.float32, "f16": torch.float16}
 ROPES = ("default", "llama3")
-INSTEAD = "Use `to='hub'` or, for uniform selections, `to='vanilla'`."
+INSTEAD = "Use `to='hub'` or `to='onnx'`, or, where it takes the type, `to='vanilla'`."
 UNTRIED = (
     "Not tried: xllamacpp is not installed, so nothing was compared with llama.cpp; `pip install xllamacpp` and export "
     "again to have it compared."
@@ -87,8 +87,8 @@ def _refuse(model: PreTrainedModel) -> None:
     config: Any = model.config
     if type(model).__name__ not in CLASSES:
         raise ExportError(
-            f"GGUF is written for {', '.join(CLASSES)}; {type(model).__name__} computes something else (norms of "
-            f"queries and keys, for example), or llama.cpp has one number of heads for all its layers. {INSTEAD}"
+            f"GGUF is written for {', '.join(CLASSES)}; {type(model).__name__} computes something else, or llama.cpp "
+            f"has one number of heads for all its layers. {INSTEAD}"
         )
     if config.hidden_act != "silu":
         raise ExportError(
