@@ -27,6 +27,7 @@ for seed in ${SEEDS:-0 1 2}; do
             kheads prune "$MODEL" --set threads=2 --task embed --train "$TEXTS" --eval "sts=$DATA/dev.jsonl.gz" \
                 --speedup "$speed" --at 8x128 --max-steps "$STEPS" --seed "$seed" --overwrite -o "$WORK/$name"
             sed "s#$WORK/##g; s#$DATA/#stsb/#g; s#$TEXTS#texts.txt#g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
+            python "$here/../budgets/shorten.py" "$RESULTS/runs/$name.json"
             rm -r "$WORK/$name"
         fi
     done

@@ -22,6 +22,7 @@ run() { # name, options...
     kheads prune "$MODEL" --task clm --train "$DATA/train.txt.gz" --eval "$DATA/dev.txt.gz" --max-length 256 \
         --max-eval 40 --batch-size 4 --no-training --set estimate_examples=32 --overwrite -o "$WORK/$name" "$@"
     sed "s#$DATA/#wikitext2/#g; s#$WORK/##g; s#$MODEL#smollm2#g" "$WORK/$name/result.json" > "$RESULTS/runs/$name.json"
+    python "$here/../budgets/shorten.py" "$RESULTS/runs/$name.json"
     rm -r "${WORK:?}/$name"
 }
 

@@ -17,7 +17,8 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 KS = {48, 24, 12, 6, 3, 1}
 RUNS = {
     "made_nli": 230,
-    "language_model/results": 1,
+    "language_model/results": 2,
+    "embedding/results": 3,
     "budgets/results": 27,
     "few_heads/results": 20,
     "mnli_minilm/results": 18,
