@@ -19,7 +19,8 @@ BESIDE, SHARE = 384 << 20, 0.1
 SMALL_BATCH = 2048
 FEWEST = 128
 # What a token takes in a graph, as a multiple of what goes into all sites and comes out of them; and of the widest site
-# while it waits there; and of its logits, which are copied in float32. Measured on Llama.
+# while it waits there; and of its logits, which are copied in float32. Counted by hand for Llama's layers, not
+# measured.
 GRAPH, WAITING, LOGITS = 4, 3, 7
 LARGE = 1 << 30  # bytes of a model that is not copied in memory
 
