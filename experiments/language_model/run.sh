@@ -6,7 +6,7 @@
 #     MODEL=folder/of/smollm2 DATA=folder/with/wikitext2 WORK=/tmp/kheads-smollm2 sh experiments/language_model/run.sh
 #
 # `smollm2.py` makes the model's folder. A run whose result is already in results/runs is skipped; in the end all of them are
-# packed into results.jsonl.gz. The training text is used without labels of any kind; blocks of 256 tokens.
+# packed into results.jsonl.gz. SEEDS, KS, METHODS and SMALLER choose a part. The training text is used without labels of any kind; blocks of 256 tokens.
 set -eu
 here=$(dirname "$0")
 : "${MODEL:?the folder of the model}"
@@ -27,12 +27,16 @@ run() { # name, options...
 }
 
 for seed in ${SEEDS:-0 1 2}; do
-    for k in ${KS:-75 60 45}; do
-        run "surgeon-k$k-$seed" -k "$k" --seed "$seed" --set repair_examples=64
-        run "michel-k$k-$seed" -k "$k" --method michel --set per_round=90 --seed "$seed" --set repair_examples=64
-        run "random-k$k-$seed" -k "$k" --method random --seed "$seed" --set repair_examples=64
+    for k in ${KS-75 60 45}; do
+        for method in ${METHODS:-surgeon michel random}; do
+            case $method in
+            surgeon) run "surgeon-k$k-$seed" -k "$k" --seed "$seed" --set repair_examples=64 ;;
+            michel) run "michel-k$k-$seed" -k "$k" --method michel --set per_round=90 --seed "$seed" --set repair_examples=64 ;;
+            random) run "random-k$k-$seed" -k "$k" --method random --seed "$seed" --set repair_examples=64 ;;
+            esac
+        done
     done
-    for less in ${SMALLER:-8 16 24}; do
+    for less in ${SMALLER-8 16 24}; do
         run "surgeon-s$less-$seed" --smaller "$less%" --seed "$seed" --set repair_examples=64
     done
 done
