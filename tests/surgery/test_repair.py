@@ -156,6 +156,19 @@ def test_half_precision_keeps_its_dtype_and_gets_better(fresh: Fresh) -> None:
     assert {value.dtype for value in model.parameters()} == {torch.bfloat16}
 
 
+@torch.no_grad()
+def test_a_model_under_an_autocast_goes_on_with_the_new_weights(fresh: Fresh) -> None:
+    """An autocast keeps rounded copies of weights while a forward lasts; later sites must not see the old ones."""
+    whole = fresh("bert")
+    plain, model = cut(whole), cut(whole)
+    for one in (model, other := copy.deepcopy(whole)):
+        one.forward = torch.autocast("cpu", torch.bfloat16)(one.forward)
+    repair(plain, whole, batches("bert", 12))
+    repair(model, other, batches("bert", 12))
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[name], rtol=0.1, atol=0.05, msg=name)
+
+
 def test_shared_weights_and_layers_are_left_and_named(fresh: Fresh) -> None:
     """One that a model ties itself, and ALBERT's layer, which runs more than once."""
     whole = fresh("bert")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import kheads
 from kheads import DSP, METHODS, Michel, Plan, Site, prune
 from kheads.methods.base import Goal, Moment
 from kheads.methods.phases import Cut, LearnGates, Outline, Repair, Train
@@ -51,6 +52,24 @@ def test_without_training_nothing_is_trained_and_labels_are_not_needed(fresh: Fr
     assert not result.history and result.metrics["pruned"] == result.metrics["repaired"]
     changed = {name for name, tensor in result.model.state_dict().items() if not torch.equal(tensor, before[name])}
     assert changed and all("output.dense" in name or "attention" in name for name in changed)
+
+
+def test_bfloat16_is_for_training_and_leaves_scores_repair_and_result_as_they_are(fresh: Fresh, tmp_path: Path) -> None:
+    """An autocast stays around an evaluated model; what is scored, fitted and returned must not go through it."""
+    found = {}
+    for bf16 in (False, True):
+        model, rows = fresh("bert"), data("bert")
+        result = prune(model, 3, None, rows, rows[:4], arguments(tmp_path, bf16=bf16), trained=True, training=False)
+        found[bf16] = result
+        result.save(tmp_path / str(bf16))
+    assert found[True].kept == found[False].kept
+    for own, other in zip(*(one.model.state_dict().values() for one in found.values()), strict=True):
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
+    rows = data("bert")
+    batch = {name: torch.stack([row[name] for row in rows]) for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        logits = [model.eval()(**batch).logits for model in (found[True].model, kheads.load(tmp_path / "True"))]
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=0)
 
 
 def test_no_repair_is_the_papers_setting(fresh: Fresh, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Bench:
         self.history[part] = _entries(trainer.state)
         self.remarks += [] if trainer.quiet else trainer.remarks
         self.seconds[part] = time.perf_counter() - begin
-        self.model = trainer.accelerator.unwrap_model(trainer.model)
+        self.model = _as_it_is(trainer.accelerator.unwrap_model(trainer.model))
 
     def evaluate(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Metrics and predictions by evaluation set; none without evaluation data."""
@@ -90,6 +90,7 @@ class Bench:
         metrics = {name: named_metrics(output.metrics, name) for name, output in outputs.items()}
         for name, further in (self.score(self.model.eval()) if self.score else {}).items():
             metrics[name] |= further
+        _as_it_is(self.model)
         self.remarks += [one for one in not_numbers(metrics) if one not in self.remarks]
         return metrics, {name: output.predictions for name, output in outputs.items()}
 
@@ -184,6 +185,19 @@ class _Listed(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         return iter(self.batches)
+
+
+def _as_it_is(model: Any) -> Any:
+    """The model without the autocast that accelerate leaves around its forward.
+
+    Scores and repairs would be rounded, and the model that is returned would compute other numbers than the saved one.
+    """
+    before = vars(model).pop("_original_forward", None)
+    if before is not None:
+        vars(model).pop("forward", None)
+    if before is not None and before != model.forward:  # it had a forward of its own
+        model.forward = before
+    return model
 
 
 def _size(data: Any) -> str | None:

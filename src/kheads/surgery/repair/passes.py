@@ -125,7 +125,10 @@ def _at(site: str, proof: Proof) -> Any:
         here.notes = {place: value for place, value in here.notes.items() if place[0] == proof.layer}
         stop = Stop(site, args[0], output, _stream(here.notes, proof), here.masks)
         here.pause(stop)
-        refitted: Tensor | None = module.forward(*args) if stop.refitted else None
+        if not stop.refitted:
+            return None
+        torch.clear_autocast_cache()  # the model may run under an autocast, which keeps a copy of the old weights
+        refitted: Tensor = module.forward(*args)
         return refitted
 
     return pause
