@@ -101,7 +101,7 @@ def test_a_setting_that_cannot_be_is_refused(sets: tuple[str, ...], message: str
 
 
 def test_fields_that_a_run_never_reads() -> None:
-    teaching = {"distil_weight", "temperature"}
+    teaching = {"distil_weight", "temperature", "distil_stream"}
     assert unread(Job("m", k=3)).keys() == {"gate_steps", "estimate_examples", "repair", "repair_examples", *teaching}
     assert unread(Job("m", k=3, pipelined=True)).keys() == {"estimate_examples", *teaching}
     assert unread(Job("m", k=3, method="michel", distil=True)).keys() == {"gate_steps"}

@@ -297,9 +297,9 @@ def _plain(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", ["classes", "classes, no labels", "tokens, no labels"])
 def test_a_short_training_moves_the_student_towards_the_teacher(case: str, fresh: Fresh, tmp_path: Path) -> None:
-    """Labels or not; and the teacher's answers to whole examples are computed in the first epoch only."""
+    """Labels or not; and the teacher's answers to whole examples alone are computed in the first epoch only."""
     family, rows = CASES[case]
-    teacher = Teacher(fresh(family), Distillation(weight=1.0 if case == "classes" else 0.5))
+    teacher = Teacher(fresh(family), Distillation(weight=1.0 if case == "classes" else 0.5, stream=0))
     student, batch = student_of(family), stacked(rows())
     before = copy.deepcopy(teacher.model.state_dict())
     measure = Teacher(fresh(family), ALONE)
@@ -311,6 +311,45 @@ def test_a_short_training_moves_the_student_towards_the_teacher(case: str, fresh
     assert distance[1] < 0.7 * distance[0]
     assert sum(seen) == (8 if "classes" in case else 12 * 4)
     assert not teacher.model.training and all(torch.equal(before[k], v) for k, v in teacher.model.state_dict().items())
+
+
+def test_streams_are_compared_by_shares_of_their_squares_where_there_is_no_padding(fresh: Fresh) -> None:
+    teacher, student = Teacher(fresh("bert"), Distillation(stream=3)), student_of("bert")
+    batch = {**inputs("bert"), "labels": torch.tensor([0, 1, 1])}
+    given = teacher.asking(student, batch)
+    outputs, told = student(**given), fresh("bert").eval()(**given)
+    mask = batch["attention_mask"].bool()
+    far = 0.0
+    for own, other in zip(outputs.hidden_states[1:], told.hidden_states[1:], strict=True):
+        shares = (own - other).square().sum(-1) / other.square().sum(-1)
+        far += torch.stack([row[kept].mean() for row, kept in zip(shares, mask, strict=True)]).mean() / 3
+    without = Teacher(fresh("bert"), Distillation(stream=0)).loss(batch, outputs, outputs.loss)
+    assert len(told.hidden_states) == 4 and not mask.all()
+    torch.testing.assert_close(teacher.loss(batch, outputs, outputs.loss), without + 0.5 * 3 * far)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "marian", "t5", "vit"])
+def test_a_student_is_led_along_the_whole_stream(family: str, fresh: Fresh) -> None:
+    """Also of encoder and decoder; and who is where the teacher is has nothing to learn."""
+    teacher, student = Teacher(fresh(family), Distillation(weight=1, stream=1e3)), student_of(family)
+    batch = inputs(family)
+    loss = teacher.loss(batch, student(**teacher.asking(student, batch)))
+    moved = {name for name, found in gradients(student, loss).items() if found.abs().max() > 0}
+    assert len(moved) > 0.8 * len(list(student.parameters())) and loss > 100
+    same = without_dropout(copy.deepcopy(teacher.model)).train()
+    assert teacher.loss(batch, same(**teacher.asking(same, batch))).item() < 1e-3
+
+
+def test_dropout_is_off_while_a_teacher_is_followed_and_back_afterwards(fresh: Fresh, tmp_path: Path) -> None:
+    student, rates = fresh("bert"), []
+    dropouts = [part for part in student.modules() if isinstance(part, torch.nn.Dropout)]
+    for part in dropouts:
+        part.p = 0.3
+    student.bert.register_forward_hook(lambda *_: rates.append({part.p for part in dropouts}))
+    teacher = Teacher(fresh("bert"), Distillation())
+    args = arguments(tmp_path, max_steps=2)
+    GatedTrainer(model=student, args=args, train_dataset=data("bert", 4), teacher=teacher, quiet=True).train()
+    assert rates and all(seen == {0.0} for seen in rates) and {part.p for part in dropouts} == {0.3}
 
 
 def test_the_teacher_is_no_part_of_the_model(fresh: Fresh, tmp_path: Path) -> None:

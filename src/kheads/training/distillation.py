@@ -1,14 +1,16 @@
 """Distillation (Hinton et al., 2015): a student learns what its teacher answers, besides what the labels say.
 
-The teacher is the model as it was before heads were removed. Its part of the loss is a mean over the same items as that
-of the labels, so the gradient does not depend on how a batch is split.
+The teacher is the model as it was before heads were removed. What it answers counts, and so does how it gets there: the
+student's residual stream has kept its width, so after every layer it can be compared with the teacher's. The teacher's
+part of the loss is a mean over the same items as that of the labels, so the gradient does not depend on how a batch is
+split.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,12 +22,15 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from kheads.anatomy import unwrap
-from kheads.blocks.fields import Positive, Range, check_fields
+from kheads.blocks.fields import NotNegative, Positive, Range, check_fields
 
 MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
 SPANS = ("start_logits", "end_logits")
 LABELS = ("labels", "start_positions", "end_positions")
+TINY = 1e-12  # so that a stream of zeros is no division by zero
 NEVER = -1e9  # the logit of what is no choice; with -inf, its part would be no number
+STREAMS = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
+ASKED = "output_hidden_states"  # how transformers is told to give them
 CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary
 
 
@@ -36,10 +41,12 @@ class Distillation:
     Attributes:
         weight: share of the teacher in the loss; the labels have the rest, and at 1 none are needed.
         temperature: what the logits of both are divided by; a higher one lets unlikely classes count more.
+        stream: what the hidden states after every layer weigh beside the teacher's answers; 0 leaves them alone.
     """
 
     weight: Annotated[float, Range(above=0, most=1)] = 0.5
     temperature: Positive = 2.0
+    stream: NotNegative = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -48,8 +55,8 @@ class Distillation:
 class Teacher:
     """A trained model that a student learns from.
 
-    What it answers to an example as a whole is kept, so a second epoch computes nothing anew. What it answers to every
-    token would fill the memory, and is computed each time.
+    What it answers to an example as a whole is kept where nothing else is wanted, so a second epoch computes nothing
+    anew. What it answers to every token, and its hidden states, would fill the memory and are computed each time.
 
     Args:
         model: the trained model, before anything is removed from it. The teacher is a copy, and never changes.
@@ -76,18 +83,53 @@ class Teacher:
             of_labels: the mean loss of the labels; without labels the teacher's part is all of the loss.
             shifted: whether each token answers for the label after it, as in causal language models.
         """
-        weight = self.distillation.weight
+        weight, stream = self.distillation.weight, self.distillation.stream
+        states, told = hidden_states(outputs) if stream else [], None
+        if states:
+            told = self._run({**self._with_decoder_inputs(batch), ASKED: True}, states[0].device)
         if _answers_spans(outputs):
-            part = self._of_spans(batch, outputs)
+            part = self._of_spans(batch, outputs, told)
         else:
             logits = logits_of(outputs)
-            part = self._of_tokens(batch, logits, shifted) if logits.dim() == 3 else self._of_examples(batch, logits)
+            of_logits = self._of_tokens if logits.dim() == 3 else self._of_examples
+            part = of_logits(batch, logits, told, shifted)
+        if states:
+            part = part + stream * self._of_streams(batch, states, hidden_states(told), shifted)
         return part if of_labels is None or weight == 1 else weight * part + (1 - weight) * of_labels
+
+    def asking(self, model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """What a student is given, so that its hidden states are among its answers where they count."""
+        asks = self.distillation.stream and isinstance(unwrap(model), PreTrainedModel)
+        return {**batch, ASKED: True} if asks else dict(batch)
 
     # ---------------------------------------------------------------------------------------- the teacher's part
 
-    def _of_examples(self, batch: Mapping[str, Any], logits: Tensor) -> Tensor:
-        answers = self._remembered(batch, logits)
+    def _of_streams(
+        self, batch: Mapping[str, Any], states: Sequence[Tensor], wanted: Sequence[Tensor], shifted: bool
+    ) -> Tensor:
+        """How far the student's stream is from the teacher's, as a share of its squares, on average over the layers."""
+        parts = []
+        for own, other in zip(states, wanted, strict=True):
+            _check_shapes(own, other)
+            far = (own.float() - other.float()).square().sum(-1) / other.float().square().sum(-1).clamp(min=TINY)
+            parts.append((far * self._stream_weights(batch, own, shifted)).sum())
+        return torch.stack(parts).mean()
+
+    def _stream_weights(self, batch: Mapping[str, Any], states: Tensor, shifted: bool) -> Tensor:
+        """What each hidden state weighs, (B, T), 1 in all: its example's share of the items, by its tokens."""
+        labels = batch.get("labels")
+        items = torch.ones(len(states), device=states.device)
+        if isinstance(labels, Tensor) and labels.dim() == 2 and not labels.is_floating_point():
+            items = (labels[:, 1:] if shifted else labels).ne(-100).sum(1).float()
+        masks = [batch.get(name) for name in ("attention_mask", "decoder_attention_mask")]
+        masks += [labels.ne(-100)] if isinstance(labels, Tensor) and self._has_decoder else []
+        fitting = [mask for mask in masks if isinstance(mask, Tensor) and mask.shape == states.shape[:2]]
+        counted = (fitting[0] if fitting else torch.ones(states.shape[:2], device=states.device)).float()
+        counted = counted / counted.sum(1, keepdim=True).clamp(min=1)
+        return counted * (items / items.sum().clamp(min=1)).unsqueeze(1)
+
+    def _of_examples(self, batch: Mapping[str, Any], logits: Tensor, told: Any, shifted: bool) -> Tensor:
+        answers = self._remembered(batch, logits) if told is None else logits_of(told).float()
         _check_shapes(logits, answers)
         problem = getattr(self._config, "problem_type", None)
         if problem == "multi_label_classification":
@@ -96,19 +138,19 @@ class Teacher:
             return functional.mse_loss(logits.float(), answers)
         return self._divergence(logits, answers).mean()
 
-    def _of_tokens(self, batch: Mapping[str, Any], logits: Tensor, shifted: bool) -> Tensor:
+    def _of_tokens(self, batch: Mapping[str, Any], logits: Tensor, told: Any, shifted: bool) -> Tensor:
         weights = self._token_weights(batch, logits, shifted)
-        answers = self._ask(self._with_decoder_inputs(batch), logits.device)
+        answers = self._ask(self._with_decoder_inputs(batch), logits.device) if told is None else logits_of(told)
         _check_shapes(logits, answers)
         chunks = zip(*(torch.split(rows.flatten(0, 1), CHUNK) for rows in (logits, answers, weights)), strict=True)
         # Backward computes each chunk again: nothing of the vocabulary's size stays but the logits themselves.
         parts = [checkpoint(self._mean, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
         return torch.stack(parts).sum()
 
-    def _of_spans(self, batch: Mapping[str, Any], outputs: Any) -> Tensor:
+    def _of_spans(self, batch: Mapping[str, Any], outputs: Any, told: Any) -> Tensor:
         """Where an answer begins and where it ends, each a choice among the tokens that are no padding."""
         mask = batch.get("attention_mask")
-        answers = self._run(_without_labels(batch), outputs[SPANS[0]].device)
+        answers = self._run(_without_labels(batch), outputs[SPANS[0]].device) if told is None else told
         parts = []
         for name in SPANS:
             logits, told = outputs[name], answers[name]
@@ -187,6 +229,12 @@ class Teacher:
 def _answers_spans(outputs: Any) -> bool:
     """Whether a model says where an answer begins and ends."""
     return isinstance(outputs, Mapping) and all(isinstance(outputs.get(name), Tensor) for name in SPANS)
+
+
+def hidden_states(outputs: Any) -> list[Tensor]:
+    """The residual stream after every layer, (B, T, C) each, as far as a model shows it; without the embeddings."""
+    found = [outputs.get(name) or () for name in STREAMS] if isinstance(outputs, Mapping) else []
+    return [state for states in found for state in states[1:] if isinstance(state, Tensor) and state.dim() == 3]
 
 
 def logits_of(outputs: Any) -> Tensor:

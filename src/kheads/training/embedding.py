@@ -57,19 +57,6 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def without_dropout(model: nn.Module) -> None:
-    """Switches dropout off: what is to be learned is one vector for each text, and noise only blurs it.
-
-    Measured in experiments/LOG.md. The config keeps its rates for whoever fine-tunes the model later.
-    """
-    for part in model.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-        for name in ("dropout", "attention_dropout", "hidden_dropout"):
-            if isinstance(getattr(part, name, None), float):
-                setattr(part, name, 0.0)
-
-
 class Original:
     """The model as it was given: its embeddings are what a smaller one is to give.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ from kheads.training.checkpoints import (
 )
 from kheads.training.distillation import Teacher
 from kheads.training.drawn_labels import drawn_loss
+from kheads.training.dropout import dropout_off
 from kheads.training.hooks import check_hooks
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
@@ -143,7 +145,10 @@ class GatedTrainerMixin(_Base):
             if self._is_finished(state):
                 return self._take_up(resume_from_checkpoint, state)
             self._check_states(Path(resume_from_checkpoint))
-        return super().train(resume_from_checkpoint, *args, **kwargs)
+        student: Any = self.model
+        follows = self.teacher is not None and self.teacher.distillation.stream > 0
+        with dropout_off(student) if follows else nullcontext():  # noise only blurs what is to be followed
+            return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def newest(self) -> str | None:
         """The newest whole checkpoint of this training; those after it are set aside, and it is said why."""
@@ -230,6 +235,8 @@ class GatedTrainerMixin(_Base):
         if not model.training:
             return super().compute_loss(model, inputs, return_outputs)
         share, given = self._share(inputs), dict(inputs)  # Trainer may take the labels out of the inputs
+        if self.teacher is not None:
+            inputs = self.teacher.asking(self.accelerator.unwrap_model(model), inputs)
         loss, outputs = self._loss_of_labels(model, inputs)
         self._doubts.see(loss, given.get("labels"), self.state)
         if self.teacher is not None:

@@ -15,7 +15,8 @@ from kheads.methods.registry import UNPRUNED
 from kheads.storage import processors, sources
 from kheads.storage.embedder import Embedder
 from kheads.tasks import embedding
-from kheads.training.embedding import PAIR, SCORE, EmbeddingTrainer, Original, without_dropout
+from kheads.training.dropout import without_dropout
+from kheads.training.embedding import PAIR, SCORE, EmbeddingTrainer, Original
 
 # Exact targets, and no dropout: a rate at which classes would no longer be learned. Measured in experiments/LOG.md.
 FASTER = 8

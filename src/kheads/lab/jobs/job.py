@@ -84,6 +84,7 @@ class Job:
         distil: Let the whole model teach the smaller; by default only where there are no labels.
         distil_weight: Share of the teacher in the loss.
         temperature: What teacher's and student's logits are divided by.
+        distil_stream: What the hidden states after every layer weigh beside the teacher's answers; 0 leaves them alone.
         estimate_examples: Examples that one round of scoring looks at, by default 2,048; or 65,536 tokens; 0 is all.
         save_steps: Write a checkpoint every this many steps.
         logging_steps: Log loss and chosen heads every this many steps.
@@ -124,6 +125,7 @@ class Job:
     distil: bool = False
     distil_weight: Annotated[float, Range(above=0, most=1)] = 0.5
     temperature: Positive = 2.0
+    distil_stream: NotNegative = 1.0
     estimate_examples: Whole | None = None
     save_steps: Count = 200
     logging_steps: Count = 50
@@ -253,7 +255,7 @@ DEFAULTS: dict[str, Any] = {
 # Fields that change nothing where the model is trained with all heads.
 ONLY_PRUNING = (
     *("method_options", "constraints", "baseline", "gate_steps", "estimate_examples", "no_training"),
-    *("repair", "repair_examples", "recover_steps", "distil", "distil_weight", "temperature"),
+    *("repair", "repair_examples", "recover_steps", "distil", "distil_weight", "temperature", "distil_stream"),
 )
 
 
@@ -275,7 +277,7 @@ def unread(job: Job) -> dict[str, str]:
     if any(isinstance(phase, Train) for phase in phases[1:]):
         reasons["recover_steps"] = f"{job.method_name} trains after its cut itself, for `max_steps`"
     if not job.distil:
-        reasons |= dict.fromkeys(("distil_weight", "temperature"), "nobody teaches without `distil`")
+        reasons |= dict.fromkeys(("distil_weight", "temperature", "distil_stream"), "nobody teaches without `distil`")
     return reasons
 
 

@@ -159,7 +159,7 @@ def _plan(job: Job, prepared: Prepared) -> Plan:
         repair=job.repair,
         repair_examples=job.repair_examples,
         recover_steps=job.recover_steps,
-        distil=Distillation(job.distil_weight, job.temperature) if job.distil else None,
+        distil=Distillation(job.distil_weight, job.temperature, job.distil_stream) if job.distil else None,
         estimate_examples=job.estimate_examples,
     )
 
