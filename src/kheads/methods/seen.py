@@ -117,11 +117,17 @@ class _Rows:
 
     def sums(self) -> tuple[Tensor, Tensor]:
         """The sum of products, which float32 does for as a ridge is far above its rounding, and the sum."""
-        products, total = torch.zeros(self.width, self.width), torch.zeros(self.width, dtype=torch.float64)
+        wide = torch.zeros(self.width, self.width, dtype=torch.float64)
+        total = torch.zeros(self.width, dtype=torch.float64)
+        # In the second half of the memory in which they become float64: row by row from the first on, none is written
+        # over before it was read.
+        products = wide.view(-1).view(torch.float32)[self.width**2 :].view(self.width, self.width)
         for rows in self._read():
             products.addmm_(rows.T, rows)
             total += rows.sum(0, dtype=torch.float64)
-        return products.double(), total
+        for wider, part in zip(torch.split(wide, TOGETHER), torch.split(products, TOGETHER), strict=True):
+            wider.copy_(part.double())
+        return wide, total
 
     def _read(self) -> Iterator[Tensor]:
         self._file.seek(0)
