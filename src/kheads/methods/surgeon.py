@@ -16,7 +16,7 @@ from kheads.methods.base import Estimated, Evidence, Goal
 from kheads.methods.finite import check_gradient, check_told_apart
 from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
-from kheads.methods.seen import Seen, start
+from kheads.methods.seen import Seen, spills, start
 from kheads.surgery.repair.least_squares import cholesky_in_place
 from kheads.surgery.repair.memory import give_back
 from kheads.surgery.repair.tokens import counted
@@ -196,24 +196,34 @@ def _looked_at(model: nn.Module, goal: Goal, evidence: Evidence) -> list[Seen]:
     training = model.training
     model.eval()
     try:
+        large = spills(goal.sites, model)
         for number, batch in enumerate(evidence.batches("scoring heads"), 1):
-            with _noted(model, goal.sites) as notes, torch.enable_grad():
-                mean, counts = evidence.loss(model, batch)
-            outputs = [output for note in notes for _, output in note]
-            gradients = iter(torch.autograd.grad(mean, outputs))
-            for site, note, sums in zip(goal.sites, notes, seen, strict=True):
-                for hidden, _ in note:
-                    gradient = next(gradients)
-                    check_gradient(gradient, model, number)
-                    keep = counted(site.output, tuple(hidden.shape[:-1]), batch, model)
-                    width = site.count * site.width
-                    x = _rows(hidden, keep)[:, :width]
-                    sums.add(x, _rows(_by_example(gradient, counts), keep))
+            _look(model, goal.sites, evidence, batch, number, seen)
+            if large:  # what is freed lies in pieces, and the next graph takes new memory beside them
+                give_back()
     finally:
         model.train(training)
     if not any(sums.rows for sums in seen):
         raise ValueError("There are no examples to score heads with; give a non-empty data set.")
     return seen
+
+
+def _look(
+    model: nn.Module, sites: Sequence[Site], evidence: Evidence, batch: Any, number: int, seen: Sequence[Seen]
+) -> None:
+    """Adds what one batch says; nothing of its graph is left when the next one is made."""
+    with _noted(model, sites) as notes, torch.enable_grad():
+        mean, counts = evidence.loss(model, batch)
+    outputs = [output for note in notes for _, output in note]
+    gradients = iter(torch.autograd.grad(mean, outputs))
+    for site, note, sums in zip(sites, notes, seen, strict=True):
+        for hidden, _ in note:
+            gradient = next(gradients)
+            check_gradient(gradient, model, number)
+            keep = counted(site.output, tuple(hidden.shape[:-1]), batch, model)
+            width = site.count * site.width
+            x = _rows(hidden, keep)[:, :width]
+            sums.add(x, _rows(_by_example(gradient, counts), keep))
 
 
 def _by_example(gradient: Tensor, counts: Tensor) -> Tensor:
