@@ -130,10 +130,13 @@ class _Rows:
         return wide, total
 
     def _read(self) -> Iterator[Tensor]:
+        """Some rows after the others, all in the same memory: new pieces each time would leave holes in it."""
         self._file.seek(0)
-        size = TOGETHER * max(self.width, 1) * self.dtype.itemsize
-        while part := self._file.read(size):
-            yield torch.frombuffer(bytearray(part), dtype=self.dtype).view(-1, self.width).float()
+        size = min(TOGETHER, self.count), self.width
+        found, plain = torch.empty(size, dtype=self.dtype), torch.empty(size)
+        while count := self._file.readinto(found.view(-1).view(torch.uint8).numpy().data):
+            rows = count // (self.width * self.dtype.itemsize)
+            yield plain[:rows].copy_(found[:rows])
 
 
 def start(sites: Sequence[Site], model: nn.Module) -> list[Seen]:
