@@ -10,6 +10,7 @@ before there was a model; weights that are read from disk can be dropped at any 
 import argparse
 import json
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
 import kheads
 from kheads.training.recording import machine, versions
+from kheads.training.run import Run
 
 STATUS = Path("/proc/self/status")
 
@@ -30,18 +32,29 @@ def resident() -> dict[str, int]:
     return {name: int(number) * 1024 for name, number in found}
 
 
+def phase() -> str:
+    """What the main thread is at: the method of `Run` that carries out a phase, or something before or after."""
+    frame, below = sys._current_frames().get(threading.main_thread().ident or 0), ""
+    while frame is not None:
+        if frame.f_code is Run.carry_out.__code__:
+            return below
+        below, frame = frame.f_code.co_name, frame.f_back
+    return "rest"
+
+
 class Peak(threading.Thread):
-    """Watches what is in memory until it is told to stop."""
+    """Watches what is in memory, in each phase, until it is told to stop."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.most = resident()
+        self.phases: dict[str, dict[str, int]] = {}
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(0.05):
+        while not self.over.wait(0.02):
             now = resident()
-            self.most = {name: max(self.most[name], now[name]) for name in now}
+            most = self.phases.setdefault(phase(), now)
+            most |= {name: max(most[name], now[name]) for name in now}
 
     def __exit__(self, *error: object) -> None:
         self.over.set()
@@ -95,11 +108,18 @@ def main() -> None:
             {
                 "parameters": [result.before["parameters"], sum(weight.numel() for weight in model.parameters())],
                 "model_bytes": own,
-                "peak": {name: (peak.most[name] - before[name]) / own for name in before},
+                "peak": {
+                    name: max(most[name] - before[name] for most in peak.phases.values()) / own for name in before
+                },
+                "peak_of_phases": {
+                    name: {kind: (most[kind] - before[kind]) / own for kind in before}
+                    for name, most in peak.phases.items()
+                },
                 "minutes": {
                     name: value / 60 for name, value in {**seconds, "all": time.perf_counter() - begin}.items()
                 },
                 "tokens": {"scored": options.tokens, "repaired": result.report["repair"]["tokens"]},
+                "refitted": sum(site["ridge"] is not None for site in result.report["repair"]["sites"]),
                 "threads": torch.get_num_threads(),
                 "versions": versions(),
                 "machine": machine(),

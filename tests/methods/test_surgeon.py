@@ -9,7 +9,9 @@ from torch import Tensor
 
 from kheads import Goal, Surgeon, discover
 from kheads.blocks.site import Site
+from kheads.measuring.live_memory import LiveMemory
 from kheads.methods import seen as seen_so_far
+from kheads.methods import surgeon
 from kheads.methods.base import Evidence
 from kheads.methods.seen import RowsOnDisk, Sums
 from kheads.methods.surgeon import _Patient
@@ -61,6 +63,35 @@ def test_costs_after_removals_add_up_to_that_of_the_best_refit(seen: tuple[Tenso
         left = [block for block in range(BLOCKS) if block not in gone]
         assert spent == pytest.approx(best_refit(*seen, left)) and patient.left == left
     assert patient.least == float("inf")
+
+
+def test_rows_and_columns_are_taken_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surgeon, "TOGETHER", 3)
+    matrix = torch.randn(11, 11, dtype=torch.float64)
+    rows, columns = torch.tensor([0, 2, 3, 4, 7, 9, 10]), torch.tensor([1, 2, 5, 10])
+    for chosen in (columns, rows, torch.arange(11)):
+        own = matrix.clone()
+        taken = surgeon._taken(own, rows, chosen)
+        assert torch.equal(taken, matrix[rows][:, chosen])
+        assert taken.is_contiguous() and taken.data_ptr() == own.data_ptr()
+
+
+def test_a_wide_site_takes_little_more_than_its_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the sums to the last neuron: the inverse, once, and what it is worked on with."""
+    inputs, outputs, rows = 256, 16, 64
+    for module in (surgeon, seen_so_far):
+        monkeypatch.setattr(module, "TOGETHER", 16)
+    generator = torch.Generator().manual_seed(0)
+    x, gradient, weight = (
+        torch.randn(shape, generator=generator) for shape in ((rows, inputs), (rows, outputs), (outputs, inputs, 1))
+    )
+    found = RowsOnDisk()
+    found.add(x, gradient)
+    with LiveMemory([]) as live:
+        patient = _Patient(Site("a", "ffn", inputs, 1, "neuron"), found, 1e-2, weight)
+        while patient.there.any():
+            patient.remove(2)
+    assert live.peak < 1.5 * 8 * inputs**2
 
 
 def twins(model: Any) -> Any:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 import kheads
 from families import inputs, logits
 from kheads import Kept, UnsupportedModelError, discover, remove, repair
-from kheads.surgery.repair.least_squares import Sums, choose
+from kheads.measuring.live_memory import LiveMemory
+from kheads.surgery.repair import least_squares, memory
+from kheads.surgery.repair.least_squares import Rows, Sums, choose
 from zoo import ZOO
 from zoo.cases import build
 
@@ -217,21 +219,77 @@ def test_batches_that_run_other_sites_are_refused() -> None:
         repair(cut(whole), whole, [given, {**alone, "is_decoder": False}])
 
 
-def test_the_sums_give_the_least_squares_of_the_rows() -> None:
+def best(sums: Sums, ridge: float) -> Tensor:
+    lower = sums.factor(ridge)
+    assert lower is not None
+    return torch.cat([part for _, part in sums.solved(lower)], 1)
+
+
+def test_the_sums_give_the_least_squares_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small ridge gives torch's own solution, a large one nothing, and errors are those of the rows."""
+    monkeypatch.setattr(least_squares, "TOGETHER", 2)
     generator = torch.Generator().manual_seed(0)
     x, missing = (torch.randn(50, width, dtype=torch.float64, generator=generator) for width in (5, 3))
     sums = (
         Sums.none(5, 3, True, x.device).add(x[:20], missing[:20], missing[:20]).add(x[20:], missing[20:], missing[20:])
     )
     ones = torch.cat([x, torch.ones(50, 1, dtype=torch.float64)], 1)
-    right = torch.linalg.lstsq(ones, missing).solution
-    added = sums.solve(1e-12)
-    assert added is not None and torch.allclose(added, right, atol=1e-8)
-    assert sums.error(added) == pytest.approx(float((ones @ added - missing).square().sum()))
-    strong = sums.solve(1e9)
-    assert strong is not None and torch.allclose(strong[:5], torch.zeros(5, 3, dtype=torch.float64), atol=1e-6)
+    added = best(sums, 1e-12)
+    assert torch.allclose(added, torch.linalg.lstsq(ones, missing).solution, atol=1e-8)
+    error = float((ones @ added - missing).square().sum())
+    assert sums.error([(slice(0, 3), added)]) == pytest.approx(error)
+    assert sums.error([(slice(0, 2), added[:, :2]), (slice(2, 3), added[:, 2:])]) == pytest.approx(error)
+    strong = best(sums, 1e9)
+    assert torch.allclose(strong[:5], torch.zeros(5, 3, dtype=torch.float64), atol=1e-6)
     assert torch.allclose(strong[5], missing.mean(0))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_held_out_rows_say_what_their_sums_say(biased: bool) -> None:
+    """And leave the same sums over all rows."""
+    generator = torch.Generator().manual_seed(0)
+    x, missing, wanted = (torch.randn(12, width, dtype=torch.float64, generator=generator) for width in (20, 3, 3))
+    size = (20, 3, biased, x.device)
+    sums, rows = Sums.none(*size), Rows.none(15, *size)  # some may be padding
+    for part in (slice(0, 5), slice(5, 5), slice(5, 12)):
+        sums, rows = (each.add(x[part], missing[part], wanted[part]) for each in (sums, rows))  # type: ignore[assignment]
+    added = torch.randn(20 + biased, 3, dtype=torch.float64, generator=generator)
+    parts = [(slice(0, 2), added[:, :2]), (slice(2, 4), added[:, 2:])]
+    assert rows.error(parts) == pytest.approx(sums.error(parts))
+    assert rows.relative(rows.rr) == pytest.approx(sums.relative(sums.rr))
+    one, other = (each.into(Sums.none(*size).add(x, missing, wanted)) for each in (sums, rows))
+    assert torch.allclose(one.xx, other.xx) and torch.allclose(one.xr, other.xr)
+    assert (one.rr, one.yy) == pytest.approx((other.rr, other.yy))
+
+
+def test_two_large_matrices_are_alive_at_most() -> None:
+    """X'X and one factor, however many ridges are tried; what is added to all outputs at once would be as large."""
+    inputs, outputs = 96, 2 * least_squares.TOGETHER
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, inputs, dtype=torch.float64, generator=generator)
+    missing = torch.randn(40, outputs, dtype=torch.float64, generator=generator)
+    size = (inputs, outputs, False, x.device)
+    fitted, held_out = (each.add(x, missing, missing) for each in (Sums.none(*size), Rows.none(40, *size)))
+    given = [fitted.xx, fitted.xr, held_out.x, held_out.missing, x, missing]  # type: ignore[union-attr]
+    with LiveMemory(given) as live:
+        before = live.peak
+        choose(fitted, held_out)  # type: ignore[arg-type]
+    square, some = (8 * inputs * width for width in (inputs, least_squares.TOGETHER))
+    assert square < live.peak - before <= square + 4 * some
+
+
+@torch.no_grad()
+def test_old_weights_go_to_a_file_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "IN_MEMORY", 8)
+    weights = [torch.randn(3, 4).T, torch.randn(5).bfloat16(), torch.zeros(0, 2)]
+    before, aside = [weight.clone() for weight in weights], memory.Aside()
+    aside.keep(*weights[:1])
+    aside.keep(*weights[1:])
+    for weight in weights:
+        weight.zero_()
+    aside.restore()
+    aside.close()
+    assert all(torch.equal(weight, old) for weight, old in zip(weights, before, strict=True))
 
 
 def test_held_out_rows_choose_and_may_choose_nothing() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+PIECE = 1 << 22  # values that are looked at at once
+
 
 class NotFiniteError(ValueError):
     """A number that a choice of heads rests on is NaN or infinite, or says nothing."""
@@ -28,12 +30,17 @@ def first_not_finite(model: nn.Module) -> str | None:
     Attention masks may be buffers, and in them minus infinity has its place.
     """
     for name, tensor in model.named_parameters():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor.detach()).all()):
+        if tensor.is_floating_point() and not _finite(tensor.detach()):
             return name
     for name, buffer in model.named_buffers():
         if buffer.is_floating_point() and bool(torch.isnan(buffer).any()):
             return name
     return None
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Whether all values are; piece by piece, as to ask it of a whole embedding takes several times its memory."""
+    return all(bool(torch.isfinite(piece).all()) for piece in torch.split(tensor.flatten(), PIECE))
 
 
 def check_gradient(gradient: Tensor, model: nn.Module, number: int) -> None:

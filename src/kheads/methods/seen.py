@@ -117,17 +117,26 @@ class _Rows:
 
     def sums(self) -> tuple[Tensor, Tensor]:
         """The sum of products, which float32 does for as a ridge is far above its rounding, and the sum."""
-        products, total = torch.zeros(self.width, self.width), torch.zeros(self.width, dtype=torch.float64)
+        wide = torch.zeros(self.width, self.width, dtype=torch.float64)
+        total = torch.zeros(self.width, dtype=torch.float64)
+        # In the second half of the memory in which they become float64: row by row from the first on, none is written
+        # over before it was read.
+        products = wide.view(-1).view(torch.float32)[self.width**2 :].view(self.width, self.width)
         for rows in self._read():
             products.addmm_(rows.T, rows)
             total += rows.sum(0, dtype=torch.float64)
-        return products.double(), total
+        for wider, part in zip(torch.split(wide, TOGETHER), torch.split(products, TOGETHER), strict=True):
+            wider.copy_(part.double())
+        return wide, total
 
     def _read(self) -> Iterator[Tensor]:
+        """Some rows after the others, all in the same memory: new pieces each time would leave holes in it."""
         self._file.seek(0)
-        size = TOGETHER * max(self.width, 1) * self.dtype.itemsize
-        while part := self._file.read(size):
-            yield torch.frombuffer(bytearray(part), dtype=self.dtype).view(-1, self.width).float()
+        size = min(TOGETHER, self.count), self.width
+        found, plain = torch.empty(size, dtype=self.dtype), torch.empty(size)
+        while count := self._file.readinto(found.view(-1).view(torch.uint8).numpy().data):
+            rows = count // (self.width * self.dtype.itemsize)
+            yield plain[:rows].copy_(found[:rows])
 
 
 def start(sites: Sequence[Site], model: nn.Module) -> list[Seen]:

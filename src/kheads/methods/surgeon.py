@@ -16,11 +16,13 @@ from kheads.methods.base import Estimated, Evidence, Goal
 from kheads.methods.finite import check_gradient, check_told_apart
 from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
-from kheads.methods.seen import Seen, start
+from kheads.methods.seen import Seen, spills, start
 from kheads.surgery.repair.least_squares import cholesky_in_place
+from kheads.surgery.repair.memory import give_back
 from kheads.surgery.repair.tokens import counted
 
 TURNS = 128  # in which a site of many blocks is emptied
+TOGETHER = 256  # rows of a large matrix that are worked on at once
 CROWDED = 0.7  # share of a site's rows that must be there, or the others are taken out
 
 
@@ -72,6 +74,7 @@ class Surgeon(Estimated):
         seen = _looked_at(model, goal, evidence)
         for site, place in spans(goal.sites):
             prices = goal.prices[place].clamp(min=1e-300)
+            give_back()
             # The sums of wide sites are large, so they are not kept.
             losses[place] = _operated(_Patient(site, seen.pop(0), self.ridge, site.weight(model).detach()), prices)
         check_told_apart(losses)
@@ -106,14 +109,16 @@ class _Patient:
         if not site.count:
             return
         root = _root(seen.minded())
-        # (blocks * width, outputs), in the directions that the loss minds
-        self.weight = weight.flatten(1).T.to(root) @ root
         self.inverse = seen.spread()
         self.inverse.diagonal().add_(ridge * self.inverse.diagonal().mean().clamp(min=1e-300))
         lower = cholesky_in_place(self.inverse)
         if lower is None:
             raise ValueError(f"What goes into {site.name} cannot be told apart; give more varied examples.")
         torch.cholesky_inverse(lower, out=lower)
+        # (blocks * width, outputs), in the directions that the loss minds
+        self.weight = torch.empty(len(lower), len(root), dtype=root.dtype)
+        for own, given in zip(*(torch.split(one, TOGETHER) for one in (self.weight, weight.flatten(1).T)), strict=True):
+            torch.mm(given.to(root), root, out=own)
         self._weigh()
 
     @property
@@ -151,7 +156,8 @@ class _Patient:
         if self.width == 1:
             # A difference of large numbers may end below 0, where a neuron is all but told by the others.
             own = self.inverse.diagonal().clamp(min=1e-300)
-            self.cost = torch.where(self.there, self.weight.square().sum(1) / own, torch.inf)
+            squares = torch.linalg.vector_norm(self.weight, dim=1).square_()
+            self.cost = torch.where(self.there, squares / own, torch.inf)
             return
         weights = self.weight.view(blocks, self.width, outputs)
         parts = self.inverse.view(blocks, self.width, blocks, self.width).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
@@ -159,9 +165,22 @@ class _Patient:
 
     def _tidy(self) -> None:
         """Takes out the rows of blocks that are gone."""
-        rows = self.there.repeat_interleave(self.width)
-        self.weight, self.inverse = self.weight[rows], self.inverse[rows][:, rows]
+        rows = self.there.repeat_interleave(self.width).nonzero().squeeze(1)
+        self.weight = _taken(self.weight, rows, torch.arange(self.weight.shape[1]))
+        self.inverse = _taken(self.inverse, rows, rows)
         self.index, self.there = self.index[self.there], self.there[self.there]
+
+
+def _taken(matrix: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Some rows and columns of a matrix, both ascending, moved together in its own memory.
+
+    A row never moves beyond where the next one lies.
+    """
+    flat, width = matrix.view(-1), len(columns)
+    for number, part in enumerate(torch.split(rows, TOGETHER)):
+        start = number * TOGETHER * width
+        flat[start : start + len(part) * width] = matrix[part][:, columns].flatten()
+    return flat[: len(rows) * width].view(len(rows), width)
 
 
 def _root(products: Tensor) -> Tensor:
@@ -177,24 +196,34 @@ def _looked_at(model: nn.Module, goal: Goal, evidence: Evidence) -> list[Seen]:
     training = model.training
     model.eval()
     try:
+        large = spills(goal.sites, model)
         for number, batch in enumerate(evidence.batches("scoring heads"), 1):
-            with _noted(model, goal.sites) as notes, torch.enable_grad():
-                mean, counts = evidence.loss(model, batch)
-            outputs = [output for note in notes for _, output in note]
-            gradients = iter(torch.autograd.grad(mean, outputs))
-            for site, note, sums in zip(goal.sites, notes, seen, strict=True):
-                for hidden, _ in note:
-                    gradient = next(gradients)
-                    check_gradient(gradient, model, number)
-                    keep = counted(site.output, tuple(hidden.shape[:-1]), batch, model)
-                    width = site.count * site.width
-                    x = _rows(hidden, keep)[:, :width]
-                    sums.add(x, _rows(_by_example(gradient, counts), keep))
+            _look(model, goal.sites, evidence, batch, number, seen)
+            if large:  # what is freed lies in pieces, and the next graph takes new memory beside them
+                give_back()
     finally:
         model.train(training)
     if not any(sums.rows for sums in seen):
         raise ValueError("There are no examples to score heads with; give a non-empty data set.")
     return seen
+
+
+def _look(
+    model: nn.Module, sites: Sequence[Site], evidence: Evidence, batch: Any, number: int, seen: Sequence[Seen]
+) -> None:
+    """Adds what one batch says; nothing of its graph is left when the next one is made."""
+    with _noted(model, sites) as notes, torch.enable_grad():
+        mean, counts = evidence.loss(model, batch)
+    outputs = [output for note in notes for _, output in note]
+    gradients = iter(torch.autograd.grad(mean, outputs))
+    for site, note, sums in zip(sites, notes, seen, strict=True):
+        for hidden, _ in note:
+            gradient = next(gradients)
+            check_gradient(gradient, model, number)
+            keep = counted(site.output, tuple(hidden.shape[:-1]), batch, model)
+            width = site.count * site.width
+            x = _rows(hidden, keep)[:, :width]
+            sums.add(x, _rows(_by_example(gradient, counts), keep))
 
 
 def _by_example(gradient: Tensor, counts: Tensor) -> Tensor:

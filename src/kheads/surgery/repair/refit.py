@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from inspect import signature
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 from kheads.anatomy import LocatedSite, in_forward_order, is_gated, locate, locate_feeds, unwrap
 from kheads.anatomy.discovery import PARTS
-from kheads.surgery.repair.least_squares import Sums, choose
+from kheads.surgery.repair.least_squares import Rows, Sums, choose
+from kheads.surgery.repair.memory import Aside, give_back
 from kheads.surgery.repair.passes import Pass, Stop, stopping
 from kheads.surgery.repair.proof import Proof, prove, scale_of
 from kheads.surgery.repair.record import Repair, RepairedSite
@@ -25,6 +27,7 @@ Batch = Mapping[str, Any]
 Progress = Callable[[Sequence[str]], Iterable[str]]
 
 HELD_OUT = 4  # one example in so many, from the second on, chooses the ridge
+NO_BETTER = "no fit was better on the held-out examples"
 ENOUGH = 1e-12  # a missing share of the squares below which a site follows the original already
 
 
@@ -201,7 +204,7 @@ class _Fit:
     def __init__(self, pruned: _Side, whole: _Side, given: Sequence[Batch], plan: Mapping[str, Proof]):
         self.pruned, self.whole, self.given, self.plan = pruned, whole, given, plan
         self.tokens = 0
-        self._old: dict[str, tuple[Tensor, ...]] = {}
+        self._old = Aside()
 
     def run(self, progress: Progress) -> tuple[dict[str, RepairedSite], int]:
         """The record of every site, and the number of rows at the first."""
@@ -214,32 +217,44 @@ class _Fit:
                 stack.enter_context(stopping(side.model, self.plan, side.attentions))
             for each in (one for pair in passes for one in pair):
                 stack.callback(each.close)
+            stack.callback(self._old.close)
             try:
                 return {site: self._fit(site, passes) for site in progress(list(self.plan))}, self.tokens
             except BaseException:
-                self._restore()
+                self._old.restore()
                 raise
 
     def _fit(self, site: str, passes: Sequence[tuple[Pass, Pass]]) -> RepairedSite:
         found, proof = self.pruned.located[site], self.plan[site]
-        device = _device(found.output.weight)
-        sums = [Sums.none(_width(found), _outputs(found.output), found.output.bias is not None, device) for _ in "ab"]
-        stops, examples, tokens = [], 0, 0
+        stops: list[tuple[Stop, Stop]] = []
         for number, (other, own) in enumerate(passes):
             there, here = (_arrived(one.advance(), site, number) for one in (other, own))
-            rows = self._rows(found, here, there, number)
-            held = _held_out(here.input, examples).to(device)[rows.keep]
-            for part, which in enumerate((~held, held)):
-                sums[part] = sums[part].add(rows.x[which], rows.missing[which], rows.wanted[which])
-            examples, tokens = examples + len(here.input), tokens + len(rows.x)
-            stops.append(here)
-        self.tokens = self.tokens or tokens
-        record, added, every = _solved(found.site.name, _target(proof), *sums)
-        if added is not None:
-            record = self._apply(found, added, every, record)
-        for stop in stops:
-            stop.refitted = record.ridge is not None
+            stops.append((there, here))
+        give_back()
+        record, sums = _chosen(found.site.name, _target(proof), *self._summed(found, stops))
+        if record.ridge is not None:
+            record = self._apply(found, sums, record)
+        for _, here in stops:
+            here.refitted = record.ridge is not None
         return replace(record, why=record.why or proof.why)
+
+    def _summed(self, found: LocatedSite, stops: Sequence[tuple[Stop, Stop]]) -> tuple[Sums, Sums | Rows]:
+        """The sums over the rows to fit, and the held-out rows or, where these are many, their sums."""
+        device = _device(found.output.weight)
+        size = (_width(found), _outputs(found.output), found.output.bias is not None, device)
+        firsts = accumulate((len(here.input) for _, here in stops), initial=0)
+        held = [_held_out(here.input, first).to(device) for (_, here), first in zip(stops, firsts, strict=False)]
+        most, tokens = sum(int(which.sum()) for which in held), 0
+        fitted = Sums.none(*size)
+        held_out: Sums | Rows = Rows.none(most, *size) if most < _width(found) else Sums.none(*size)
+        for number, (there, here) in enumerate(stops):
+            rows = self._rows(found, here, there, number)
+            out = held[number][rows.keep]
+            fitted = fitted.add(rows.x[~out], rows.missing[~out], rows.wanted[~out])
+            held_out = held_out.add(rows.x[out], rows.missing[out], rows.wanted[out])
+            tokens += len(rows.x)
+        self.tokens = self.tokens or tokens
+        return fitted, held_out
 
     def _rows(self, found: LocatedSite, here: Stop, there: Stop, number: int) -> _Rows:
         """What goes into the projection and what is missing in what comes out, for the tokens that count."""
@@ -262,21 +277,21 @@ class _Fit:
         assert proof.stream is not None
         return torch.as_tensor(scale_of(side.model, proof.layer, proof.stream)).to(device, torch.float64)
 
-    def _apply(self, found: LocatedSite, added: Tensor, sums: Sums, record: RepairedSite) -> RepairedSite:
+    def _apply(self, found: LocatedSite, sums: Sums, record: RepairedSite) -> RepairedSite:
         """Gives the projection its new weights, if they are better as its dtype has them, too."""
+        assert record.ridge is not None
+        lower = sums.factor(record.ridge)
+        if lower is None:
+            return replace(record, ridge=None, held_out_after=record.held_out_before, why=NO_BETTER)
         projection = found.output
-        old = [part.detach().clone() for part in (projection.weight, projection.bias) if part is not None]
-        self._old[found.site.output] = tuple(old)
-        rounded = _add(found, added)
-        error = sums.error(rounded)
+        old = [(part, part.detach().clone()) for part in (projection.weight, projection.bias) if part is not None]
+        self._old.keep(*(part for part, _ in old))
+        error = sums.error((outputs, _add(found, outputs, added)) for outputs, added in sums.solved(lower))
         if error >= sums.rr:
-            _put(projection, old)
+            for part, value in old:
+                part.copy_(value)
             return replace(record, ridge=None, why="the new weights are no better once rounded to its dtype")
         return replace(record, after=sums.relative(error))
-
-    def _restore(self) -> None:
-        for site, old in self._old.items():
-            _put(self.pruned.projection(site), old)
 
 
 @dataclass(frozen=True)
@@ -304,41 +319,35 @@ def _held_out(x: Tensor, examples: int) -> Tensor:
     return which.repeat_interleave(x.shape[1:-1].numel())
 
 
-def _solved(name: str, target: str, fitted: Sums, held_out: Sums) -> tuple[RepairedSite, Tensor | None, Sums]:
-    """The record of a site, what is to be added to its weights, if anything, and the sums over all rows."""
+def _chosen(name: str, target: str, fitted: Sums, held_out: Sums | Rows) -> tuple[RepairedSite, Sums]:
+    """The record of a site, with the ridge to fit it with, if it is to be fitted; and the sums over all rows."""
     before = held_out.relative(held_out.rr)
     follows = fitted.rr + held_out.rr <= ENOUGH * (fitted.yy + held_out.yy)
     ridge, left_over = (None, 0.0) if follows else choose(fitted, held_out)
     after = held_out.relative(left_over)
-    sums = fitted.absorb(held_out)
+    sums = held_out.into(fitted)
     error = sums.relative(sums.rr)
     record = RepairedSite(name, target, None, error, error, before, before)
     if follows:
-        return replace(record, why="it follows the original as it is"), None, sums
-    added = None if ridge is None else sums.solve(ridge)
-    if added is None:
-        return replace(record, why="no fit was better on the held-out examples"), None, sums
-    return replace(record, ridge=ridge, held_out_after=after), added, sums
+        return replace(record, why="it follows the original as it is"), sums
+    if ridge is None:
+        return replace(record, why=NO_BETTER), sums
+    return replace(record, ridge=ridge, held_out_after=after), sums
 
 
-def _add(found: LocatedSite, added: Tensor) -> Tensor:
-    """Adds to weights and bias; returns what was added once rounded to their dtypes."""
+def _add(found: LocatedSite, outputs: slice, added: Tensor) -> Tensor:
+    """Adds to weights and bias of some outputs; returns what was added once rounded to their dtypes."""
     projection, width = found.output, _width(found)
     weight = projection.weight if _inputs_first(projection) else projection.weight.T
-    parts = [(weight[:width], added[:width])]
+    parts = [(weight[:width, outputs], added[:width])]
     if projection.bias is not None:
-        parts.append((projection.bias.unsqueeze(0), added[width:]))
+        parts.append((projection.bias[outputs].unsqueeze(0), added[width:]))
     rounded = []
     for old, more in parts:
         before = old.detach().to(more.device, torch.float64)
         old.copy_(before + more)
         rounded.append(old.to(more.device, torch.float64) - before)
     return torch.cat(rounded)
-
-
-def _put(projection: Any, old: Sequence[Tensor]) -> None:
-    for part, value in zip((projection.weight, projection.bias), old, strict=False):
-        part.copy_(value)
 
 
 def _width(found: LocatedSite) -> int:
