@@ -21,11 +21,10 @@ from transformers import PreTrainedModel
 
 from kheads.anatomy import unwrap
 from kheads.blocks.fields import Positive, Range, check_fields
+from kheads.training.drawn_labels import NEVER, SPANS
 
 MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
-SPANS = ("start_logits", "end_logits")
 LABELS = ("labels", "start_positions", "end_positions")
-NEVER = -1e9  # the logit of what is no choice; with -inf, its part would be no number
 CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary
 
 
