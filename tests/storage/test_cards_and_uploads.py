@@ -125,6 +125,32 @@ def test_push_uploads_what_lies_in_its_place(model: Any, tmp_path: Path, api: ty
     assert said == ["Uploaded to https://huggingface.co/me/small-bert."]
 
 
+def test_what_is_uploaded_names_no_place_of_the_machine(model: Any, tmp_path: Path, api: type[FakeApi]) -> None:
+    """Neither in the record of the run nor in what the tokenizer remembers; names of files and of the hub stay."""
+    place = tmp_path / "my data"
+    kheads.save(model, tmp_path / "model")
+    remark = f"{place}/train.jsonl, line 3: a label; {tmp_path}/other.txt has 1/2 of it (https://hf.co/a/b)."
+    data = {
+        "train": f"{place}/train.jsonl",
+        "eval": {"dev": "data/dev.jsonl", "up": "../x/up.jsonl", "w": "C:\\a\\w.csv"},
+    }
+    settings = {**RECORD["settings"], "model": str(place / "my bert"), "data": {**data, "original": "someone/a-model"}}
+    (tmp_path / "model" / "result.json").write_text(json.dumps({**RECORD, "settings": settings, "remarks": [remark]}))
+    template = "{{ '</a></b> /c/d' }}"
+    known = {"name_or_path": str(place), "vocab_file": f"{place}/vocab.txt", "chat_template": template}
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(known))
+    out = kheads.export(tmp_path / "model", tmp_path / "out", say=lambda sentence: None, push="me/small-bert")
+    for path in out.iterdir():
+        assert str(tmp_path).encode() not in path.read_bytes(), path.name
+    record = json.loads((out / "result.json").read_text())
+    assert record["settings"]["model"] == "my bert" and record["metrics"] == RECORD["metrics"]
+    told = {"train": "train.jsonl", "eval": {"dev": "data/dev.jsonl", "up": "up.jsonl", "w": "w.csv"}}
+    assert record["settings"]["data"] == {**told, "original": "someone/a-model"}
+    assert record["remarks"] == ["train.jsonl, line 3: a label; other.txt has 1/2 of it (https://hf.co/a/b)."]
+    config = json.loads((out / "tokenizer_config.json").read_text())
+    assert config == {"name_or_path": "my data", "vocab_file": "vocab.txt", "chat_template": template}
+
+
 def test_nothing_is_uploaded_that_was_not_verified(
     model: Any, tmp_path: Path, api: type[FakeApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """An ONNX folder: onnxruntime alone gives what the model gives, whatever was emptied."""
 
+import json
 import re
 import subprocess
 import sys
@@ -20,11 +21,13 @@ from command import call
 from families import FAMILIES, VOCAB, inputs, logits, tiny
 from kheads import ExportError, Kept, discover, remove
 from kheads.cli.wording import in_words_of_the_command_line
+from kheads.storage import sources
 from kheads.storage.export import exporting
 from kheads.storage.export.onnx import comparing, int8, writing
 from kheads.storage.export.onnx.comparing import Found
 from kheads.storage.export.onnx.graph import Case
 from kheads.storage.export.onnx.kinds import kind_of
+from sentence_folders import CHAIN, sentence_folder
 from zoo import ZOO
 from zoo.tiny import randomise
 
@@ -110,6 +113,30 @@ def test_int8_is_reported_and_not_exact(classifier: tuple[Path, list[str]]) -> N
         for name in ("model.onnx", "model_int8.onnx")
     )
     assert 0 < np.abs(whole[0] - small[0]).max() < 0.2 * np.abs(whole[0]).max()
+
+
+def test_files_are_judged_by_the_metric(
+    classifier: tuple[Path, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A folder stands for its exact file; the other one is named."""
+    folder, _ = classifier
+    rows = [{"text": f"w{index} w{index % 7}", "label": f"LABEL_{index % 3}"} for index in range(30)]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def evaluated(what: Path) -> tuple[str, str]:
+        capfd.readouterr()
+        assert call(monkeypatch, "eval", str(what), "--eval", str(tmp_path / "dev.jsonl"), "--json") == 0
+        found = capfd.readouterr()
+        return found.out, found.err
+
+    whole, said = evaluated(folder)
+    assert whole == evaluated(folder.parent / "model")[0]
+    assert f"{folder / 'model.onnx'} is evaluated; for the other file, give {folder / 'model_int8.onnx'}." in said
+    small, said = evaluated(folder / "model_int8.onnx")
+    assert '"accuracy"' in small and "is evaluated" not in said
 
 
 ALONE = """
@@ -278,6 +305,18 @@ def test_every_head_can_be_written(head: str, tmp_path: Path) -> None:
     folder, _ = exported(model, tmp_path)
     outputs = {one.name for one in onnxruntime.InferenceSession(str(folder / "model.onnx")).get_outputs()}
     assert outputs == ({"start_logits", "end_logits"} if head == "QuestionAnswering" else {"logits"})
+
+
+@pytest.mark.slow
+def test_an_embedder_takes_its_pooling_along(tmp_path: Path) -> None:
+    source = sentence_folder(tmp_path / "whole", pooling="cls", kinds=CHAIN[:2])
+    found = sources.sentence_folder(source)
+    assert found is not None
+    model = emptied(sources.encoder(source))
+    kheads.save(model, tmp_path / "model", tokenizer(tmp_path), embedder=found.embedder)
+    said: list[str] = []
+    out = kheads.export(tmp_path / "model", tmp_path / "onnx", to="onnx", say=said.append)
+    assert sources.sentence_folder(out) == found and not said
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.tasks.answers import exact_match, f1
 from kheads.tasks.bpe import train_bpe
+from kheads.tasks.files import DataError
 from kheads.tasks.question_answering import QuestionTask, Windows, answers, best_span, from_question_files
 from kheads.tasks.question_files import Question, read_questions
 from word_tasks import TAGS, furnish, questions, save_model, squad, tokenizer, write_lines
@@ -41,6 +42,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def prepared(model: str = "reader", dev: str = "dev.json", max_length: int = 16, **data: Any) -> Prepared:
     files = {"train": "train.json", "eval": {"dev": dev}, **data}
     return reading_job.prepare(Job(model, task="qa", data=files, max_length=max_length))
+
+
+def write_bare() -> None:
+    """The training questions without their answers."""
+    rows = [{name: row[name] for name in ("context", "question")} for row in questions()]
+    write_lines("bare.jsonl", rows)
+    paragraphs = [{"context": row["context"], "qas": [{"question": row["question"]}]} for row in rows]
+    Path("bare.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
 
 
 def judged(task: QuestionTask, data: Any, right: bool = True, null: float = 0.0) -> dict[str, float]:
@@ -218,13 +227,17 @@ def test_metrics_of_what_is_no_number_or_out_of_order() -> None:
         ("reader", ("-k", "4", "--distil")),
         ("reader", ("-k", "4", "--method", "michel", "--recover-steps", "2")),
         ("reader", ("--smaller", "20%", "--no-training")),
+        ("reader", ("--smaller", "20%", "--no-training", "--train", "bare.jsonl")),
+        ("reader", ("-k", "4", "--distil", "--train", "bare.json")),
+        ("reader", ("-k", "4", "--train", "bare.json")),
     ],
 )
 def test_a_reader_is_pruned_and_evaluated(
     model: str, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is saved is what was measured, and `eval` finds the same."""
-    assert call(monkeypatch, "prune", model, *how, *DATA, *STEPS, "-o", "out", "--json") == 0
+    """What is saved is what was measured, and `eval` finds the same; a trained model needs no answers to learn from."""
+    write_bare()
+    assert call(monkeypatch, "prune", model, *DATA, *how, *STEPS, "-o", "out", "--json") == 0
     metrics = json.loads(capsys.readouterr().out.strip().splitlines()[-1])["metrics"]
     reached = (metrics.get("recovered") or metrics["pruned"])["dev"]
     assert ("unpruned" in metrics) == (model == "reader") and "masked" in metrics
@@ -247,6 +260,33 @@ def test_a_preview_of_a_reader(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     words = ("preview", "reader", "-k", "4", *DATA, "--max-length", "16", "--no-speed", "--json")
     assert call(monkeypatch, *words) == 0
     assert '"metric": "f1"' in capsys.readouterr().out
+
+
+# -------------------------------------------------------------------------------------------- training without answers
+
+
+@pytest.mark.parametrize("train", ["bare.json", "bare.jsonl"])
+def test_a_trained_reader_needs_no_answers_to_learn_from(train: str) -> None:
+    write_bare()
+    found, usual = prepared(train=train), prepared()
+    assert found.able and not found.labelled and "train: there are no labels" in " ".join(found.notes)
+    assert "have no answer" not in " ".join(found.notes)
+    assert "start_positions" not in found.train.column_names and found.train["input_ids"] == usual.train["input_ids"]
+    assert found.evals["dev"]["start_positions"] == usual.evals["dev"]["start_positions"]
+
+
+def test_answers_are_needed_to_evaluate_and_by_a_model_that_has_to_learn() -> None:
+    write_bare()
+    with pytest.raises(DataError, match=r"bare.jsonl, line 1: no `answers`"):
+        prepared(dev="bare.jsonl")
+    said = "bare.json has no labels, and the model has to be trained.*a part of it is new; add `answers`, or give"
+    with pytest.raises(DataError, match=said):
+        prepared("bare", train="bare.json")
+    write_lines("some.jsonl", [GOOD, {"context": "a", "question": "b"}])
+    with pytest.raises(DataError, match=r"some.jsonl, line 2: no `answers`; give a list"):
+        prepared(train="some.jsonl")
+    write_lines("none.jsonl", [{"context": "a b", "question": "c", "is_impossible": True}] * 2)
+    assert prepared(train="none.jsonl").labelled
 
 
 # ----------------------------------------------------------------------------------------------------------- bad files
@@ -273,7 +313,8 @@ def lines(**changes: Any) -> bytes:
         ("x.json", b'{"data": [{"paragraphs": [{"context": "a"}]}]}', "x.json, article 1, paragraph 1: no `qas`"),
         (
             "x.json",
-            b'{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
+            b'{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}, '
+            b'{"question": "b", "answers": []}]}]}]}',
             "x.json, article 1, paragraph 1, question 1: no `answers`",
         ),
         ("x.json", b"\xff\xfe", "x.json, line 1: not UTF-8 (byte 0xff)"),

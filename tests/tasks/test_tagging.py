@@ -18,6 +18,7 @@ from kheads.lab.jobs import tagging as tagging_job
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.tasks.bpe import train_bpe
+from kheads.tasks.files import DataError
 from kheads.tasks.tag_files import read_sentences
 from kheads.tasks.tagging import by_word, cut_between_words, from_tag_files
 from word_tasks import PIECES, TAGS, columns_of, furnish, save_model, tagged, tokenizer, write_lines
@@ -37,6 +38,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def prepared(model: str = "tagger", train: str = "train.conll", dev: str = "dev.conll", **data: Any) -> Prepared:
     files = {"train": train, "eval": {"dev": dev}, **data}
     return tagging_job.prepare(Job(model, task="tags", data=files, max_length=32))
+
+
+def write_bare() -> None:
+    """The training sentences without their tags."""
+    Path("bare.conll").write_text("\n".join("".join(f"{word}\n" for word in words) for words, _ in tagged()))
+    write_lines("bare.jsonl", [{"words": words} for words, _ in tagged()])
 
 
 def said_by(prepared: Prepared, name: str, logits: np.ndarray) -> dict[str, float]:
@@ -201,13 +208,17 @@ def test_a_tag_that_training_does_not_show_is_told() -> None:
         ("tagger", ("-k", "4", "--distil")),
         ("tagger", ("-k", "4", "--method", "michel", "--recover-steps", "2")),
         ("tagger", ("--smaller", "20%", "--no-training")),
+        ("tagger", ("--smaller", "20%", "--no-training", "--train", "bare.jsonl")),
+        ("tagger", ("-k", "4", "--distil", "--train", "bare.conll")),
+        ("tagger", ("-k", "4", "--train", "bare.conll")),
     ],
 )
 def test_a_tagger_is_pruned_and_evaluated(
     model: str, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is saved is what was measured, and `eval` finds the same."""
-    assert call(monkeypatch, "prune", model, *how, *DATA, *STEPS, "-o", "out", "--json") == 0
+    """What is saved is what was measured, and `eval` finds the same; a trained model needs no tags to learn from."""
+    write_bare()
+    assert call(monkeypatch, "prune", model, *DATA, *how, *STEPS, "-o", "out", "--json") == 0
     told = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     metrics = told["metrics"]
     reached = (metrics.get("recovered") or metrics["pruned"])["dev"]
@@ -228,6 +239,32 @@ def test_a_preview_of_a_tagger(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert '"metric": "f1"' in capsys.readouterr().out
 
 
+# ----------------------------------------------------------------------------------------------- training without tags
+
+
+@pytest.mark.parametrize("train", ["bare.conll", "bare.jsonl"])
+def test_a_trained_tagger_needs_no_tags_to_learn_from(train: str) -> None:
+    write_bare()
+    found, usual = prepared(train=train), prepared()
+    assert found.able and not found.labelled and "train: there are no labels" in " ".join(found.notes)
+    assert "labels" not in found.train.column_names and found.train["input_ids"] == usual.train["input_ids"]
+    assert found.evals["dev"]["labels"] == usual.evals["dev"]["labels"]
+
+
+def test_tags_are_needed_to_evaluate_and_by_a_model_that_has_to_learn_them() -> None:
+    write_bare()
+    with pytest.raises(DataError, match=r"bare.jsonl, line 1: no column of tags"):
+        prepared(dev="bare.jsonl")
+    with pytest.raises(DataError, match=r"bare.conll has no labels, and the model has to be trained.*its outputs are"):
+        prepared("bare", train="bare.conll")
+    save_model("half", "", TAGS)  # knows the names, and has no head
+    with pytest.raises(DataError, match=r"bare.conll has no labels, and the model.*a part of it is new"):
+        prepared("half", train="bare.conll")
+    write_lines("some.jsonl", [{"words": ["a"]}, {"words": ["a"], "tags": ["O"]}])
+    with pytest.raises(DataError, match=r"some.jsonl, line 2: there are tags, and the lines before have none"):
+        prepared(train="some.jsonl")
+
+
 # ----------------------------------------------------------------------------------------------------------- bad files
 
 
@@ -237,14 +274,19 @@ def test_a_preview_of_a_tagger(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         ("x.conll", b"", "x.conll has no sentences; give a file with some."),
         ("x.conll", b"\n-DOCSTART- O\n\n", "x.conll has no sentences"),
         ("x.conll", b"a O\nb\n", "x.conll, line 2: a line must have 2 columns, as line 1 has; got 1"),
-        ("x.conll", b"a\n", "x.conll, line 1: a line must have a word and its tag, 2 columns or more; got 1."),
+        ("x.conll", b"a\n", "x.conll has no labels, and the model has to be trained, which needs them"),
         ("x.conll", b"a\tO\n\tO\n", "x.conll, line 2: a column is empty"),
         ("x.conll", b"a O\ncaf\xe9 O\n", "x.conll, line 2: not UTF-8 (byte 0xe9)"),
         ("x.conll", b"a\x00b O\n", "x.conll, line 1: a NUL"),
         ("x.conllu", b"1 a O\n", "x.conllu is CoNLL-U"),
         ("x.csv", b"a,O\n", "x.csv must be .jsonl, .json, .ndjson, or a text file of columns"),
         ("x.jsonl", b'{"words": ["a", "b"], "tags": ["O"]}', "x.jsonl, line 1: there must be one tag for each word"),
-        ("x.jsonl", b'{"words": ["a"]}', "x.jsonl, line 1: no column of tags; the columns are 'words'"),
+        ("x.jsonl", b'{"words": ["a"]}', "x.jsonl has no labels, and the model has to be trained, which needs them"),
+        (
+            "x.jsonl",
+            b'{"words": ["a"], "tags": ["O"]}\n{"words": ["a"]}',
+            "x.jsonl, line 2: no column of tags; the columns are 'words'",
+        ),
         ("x.jsonl", b'{"words": "a", "tags": ["O"]}', "x.jsonl, line 1: column 'words' must be a list"),
         ("x.jsonl", b'{"words": ["a", ""], "tags": ["O", "O"]}', "x.jsonl, line 1: a word must be a text"),
         ("x.jsonl", b'{"words": ["a"], "tags": [0.5]}', "x.jsonl, line 1: a tag must be a word or a whole number"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 import kheads
 from kheads import DSP, METHODS, Michel, Plan, Site, prune
@@ -15,6 +16,7 @@ from kheads.methods.phases import Cut, LearnGates, Outline, Repair, Train
 from kheads.training.distillation import Distillation
 from kheads.training.drawn_labels import drawn_loss
 from small_runs import arguments, data, without_dropout
+from zoo.tiny import randomise
 
 Fresh = Callable[[str], Any]
 STAGES = ["unpruned", "masked", "pruned", "cut", "repaired"]
@@ -130,9 +132,12 @@ def test_what_cannot_be_is_refused(
         prune(fresh("bert"), 3, method, data("bert"), None, arguments(tmp_path), **plan)
 
 
-def test_a_model_that_has_to_be_trained_needs_labels(fresh: Fresh, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("k", "method"), [(3, "dsp"), (None, None)])
+def test_a_model_that_has_to_be_trained_needs_labels(
+    k: int | None, method: str | None, fresh: Fresh, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match="has no labels, and the model has to be trained"):
-        prune(fresh("bert"), 3, "dsp", unlabelled(), None, arguments(tmp_path))
+        prune(fresh("bert"), k, method, unlabelled(), None, arguments(tmp_path))
 
 
 def test_drawn_labels_are_as_likely_as_the_model_says(fresh: Fresh) -> None:
@@ -144,9 +149,33 @@ def test_drawn_labels_are_as_likely_as_the_model_says(fresh: Fresh) -> None:
     assert drawn.norm() < 0.1 * certain.norm()
 
 
-def test_labels_cannot_be_drawn_for_tokens(fresh: Fresh) -> None:
-    model = fresh("gpt2")
-    with pytest.raises(ValueError, match="does not give one row of logits for each of them"):
+@pytest.mark.parametrize("kind", ["TokenClassification", "QuestionAnswering"])
+def test_labels_are_drawn_for_tokens_and_spans(kind: str, fresh: Fresh) -> None:
+    """Again the mean gradient is none; an example counts once, and its padding not at all."""
+    config = fresh("bert").config
+    config.num_labels = 2
+    model = randomise(getattr(transformers, f"BertFor{kind}")(config)).eval()
+    ids, mask = torch.arange(4, 10).repeat(600, 1), torch.ones(600, 6).long()
+    mask[:300, 2:] = 0
+    batch = {"input_ids": ids, "attention_mask": mask}
+    bias = (model.classifier if kind == "TokenClassification" else model.qa_outputs).weight
+    drawn = torch.autograd.grad(drawn_loss(model, batch, torch.Generator().manual_seed(0)), bias)[0]
+    labels = {"labels": torch.zeros(600, 6).long()}
+    spans = dict.fromkeys(("start_positions", "end_positions"), torch.zeros(600).long())
+    certain = model(**batch, **(labels if kind == "TokenClassification" else spans)).loss
+    assert drawn.norm() < 0.15 * torch.autograd.grad(certain, bias)[0].norm()
+    short, other = {name: value[:300] for name, value in batch.items()}, ids[:300].clone()
+    other[:, 2:] = 3  # what stands in the padding
+    one, two = (
+        drawn_loss(model, {**short, "input_ids": given}, torch.Generator().manual_seed(1))
+        for given in (ids[:300], other)
+    )
+    assert torch.allclose(one, two)
+
+
+def test_labels_cannot_be_drawn_where_there_are_no_logits(fresh: Fresh) -> None:
+    model = fresh("bert").bert
+    with pytest.raises(ValueError, match="does not give one row of logits for each of them or of their tokens"):
         drawn_loss(model, {"input_ids": torch.arange(4, 10)[None]}, torch.Generator())
 
 

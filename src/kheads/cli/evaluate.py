@@ -28,7 +28,9 @@ FRONT = ("task", "eval", "columns", "pooling", "max_eval", "max_length", "batch_
 
 def _parameters() -> list[inspect.Parameter]:
     declared = {**options_of(Job), **options_of(Sentences), **options_of(LabelledFiles)}
-    folder = Annotated[str, typer.Argument(help="A folder or a hub name.", show_default=False)]
+    folder = Annotated[
+        str, typer.Argument(help="A folder, a hub name, or an ONNX file that kheads exported.", show_default=False)
+    ]
     sets = typer.Option("--set", metavar="NAME=VALUE", help="Set any other field of the task; repeatable.")
     return [
         inspect.Parameter("folder", inspect.Parameter.KEYWORD_ONLY, annotation=folder),

@@ -8,6 +8,7 @@ from typing import Any
 import transformers
 from torch import nn
 
+from kheads.storage.onnx_model import OnnxModel
 from kheads.storage.sources import NO_CODE, SourceError, resolve
 
 FEWEST_WORDS = 2
@@ -67,7 +68,7 @@ def check_embeddings(source: str | Path, model: Any, tokenizer: Any) -> None:
 def embeddings_of(model: Any) -> int | None:
     """How many tokens a model knows; None where it has no table of them."""
     try:
-        return int(model.get_input_embeddings().num_embeddings)
+        return int(_with_parts(model).get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):  # transformers raises this for models without words
         return None
 
@@ -75,8 +76,13 @@ def embeddings_of(model: Any) -> int | None:
 def positions_of(model: Any) -> int | None:
     """How many positions a model has a table for; None where it goes without one, and takes texts of any length."""
     most = getattr(model.config, "max_position_embeddings", None)
-    tables = (part for part in model.modules() if isinstance(part, nn.Embedding))
+    tables = (part for part in _with_parts(model).modules() if isinstance(part, nn.Embedding))
     return most if any(table.num_embeddings == most for table in tables) else None
+
+
+def _with_parts(model: Any) -> Any:
+    """The model, or what says of an ONNX file how large its parts are."""
+    return model.skeleton if isinstance(model, OnnxModel) else model
 
 
 def _words_of(tokenizer: Any) -> dict[str, int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import transformers
@@ -22,6 +22,7 @@ from kheads.storage.contents import CheckpointError
 from kheads.storage.model_folder import fetch, load
 from kheads.storage.new_head import with_new_head
 from kheads.storage.old_heads import is_old
+from kheads.storage.onnx_model import has_runtime, onnx_files, open_onnx
 from kheads.storage.sentence_folder import SentenceFolder, read_sentence_folder
 
 if TYPE_CHECKING:  # by name it would be slow to import; `transformers.X` is loaded when it is used
@@ -94,7 +95,12 @@ def _check_config(path: Path) -> None:
 
 
 def resolve(source: str | Path) -> str:
-    """The folder of the embedded model ("minilm") or of a pruned model on the hub; other sources stay as they are."""
+    """The folder of the embedded model ("minilm"), of an ONNX file or of a pruned model on the hub.
+
+    Other sources stay as they are.
+    """
+    if onnx_files(source) == [Path(source)]:
+        return str(Path(source).parent)
     if str(source) != EMBEDDED:
         return str(fetch(source)) if _is_pruned_on_hub(str(source)) else str(source)
     if _is_model_folder(EMBEDDED):
@@ -145,7 +151,7 @@ def classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, boo
 
 def trained_classifier(source: str | Path) -> PreTrainedModel:
     """Loads a model that classifies texts already, pruned or not, with the labels it has."""
-    return _trained(resolve(source), transformers.AutoModelForSequenceClassification, "classification")
+    return _trained(source, transformers.AutoModelForSequenceClassification, "classification")
 
 
 def token_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedModel, bool]:
@@ -155,7 +161,7 @@ def token_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedMode
 
 def trained_token_classifier(source: str | Path) -> PreTrainedModel:
     """Loads a model that tags words already, pruned or not, with the labels it has."""
-    return _trained(resolve(source), transformers.AutoModelForTokenClassification, "token classification")
+    return _trained(source, transformers.AutoModelForTokenClassification, "token classification")
 
 
 def question_answerer(source: str | Path) -> tuple[PreTrainedModel, bool]:
@@ -166,12 +172,12 @@ def question_answerer(source: str | Path) -> tuple[PreTrainedModel, bool]:
 
 def trained_question_answerer(source: str | Path) -> PreTrainedModel:
     """Loads a model that finds answers already, pruned or not."""
-    return _trained(resolve(source), transformers.AutoModelForQuestionAnswering, "question answering")
+    return _trained(source, transformers.AutoModelForQuestionAnswering, "question answering")
 
 
 def masked_language_model(source: str | Path) -> PreTrainedModel:
     """Loads a masked language model, with all its weights."""
-    return _trained(resolve(source), transformers.AutoModelForMaskedLM, "masked language modelling")
+    return _trained(source, transformers.AutoModelForMaskedLM, "masked language modelling")
 
 
 def sentence_folder(source: str | Path) -> SentenceFolder | None:
@@ -191,8 +197,10 @@ def _sentence_files(name: str) -> Path:
 
 def encoder(source: str | Path) -> PreTrainedModel:
     """Loads a bare encoder, pruned or not, with all weights that its token vectors need."""
-    source = resolve(source)
-    if is_pruned(source):
+    files, source = onnx_files(source), resolve(source)
+    if files:
+        model = _onnx(files, transformers.AutoModel)
+    elif is_pruned(source):
         model = _of_kind(load(source), source, transformers.AutoModel)
     else:
         model, report = _loaded(source, transformers.AutoModel)
@@ -208,7 +216,6 @@ def encoder(source: str | Path) -> PreTrainedModel:
 
 def language_model(source: str | Path) -> PreTrainedModel:
     """Loads a causal language model, with all its weights."""
-    source = resolve(source)
     model = _trained(source, transformers.AutoModelForCausalLM, "language modelling")
     if not _is_causal(model):
         raise SourceError(f"{source} is no causal language model: its {type(model).__name__} sees the tokens to come.")
@@ -222,7 +229,7 @@ def image_classifier(source: str | Path, **options: Any) -> tuple[PreTrainedMode
 
 def trained_image_classifier(source: str | Path) -> PreTrainedModel:
     """Loads a model that classifies images already, pruned or not, with the labels it has."""
-    return _trained(resolve(source), transformers.AutoModelForImageClassification, "image classification")
+    return _trained(source, transformers.AutoModelForImageClassification, "image classification")
 
 
 def labels(source: str | Path) -> list[str]:
@@ -250,6 +257,7 @@ def model(source: str | Path, like: PreTrainedModel | None = None) -> PreTrained
         like: load it as the class of this one, with as many labels; parts that the source lacks start at random.
     """
     source = resolve(source)
+    refuse_onnx(source)
     if is_pruned(source):
         return load(source)
     cls = _class_named(_config(source)) if like is None else getattr(transformers, type(like).__name__, None)
@@ -260,8 +268,10 @@ def model(source: str | Path, like: PreTrainedModel | None = None) -> PreTrained
 
 def encoder_decoder(source: str | Path) -> PreTrainedModel:
     """Loads an encoder-decoder that generates text."""
-    source = resolve(source)
-    if is_pruned(source):
+    files, source = onnx_files(source), resolve(source)
+    if files:
+        model = _onnx(files, transformers.AutoModelForSeq2SeqLM)
+    elif is_pruned(source):
         model = load(source)
     else:
         _config(source)
@@ -275,11 +285,17 @@ def encoder_decoder(source: str | Path) -> PreTrainedModel:
 def skeleton(source: str | Path) -> Any:
     """Builds the model's modules without its weights, to look at its heads."""
     source = resolve(source)
+    refuse_onnx(source)
     if is_size(source):
         with torch.device("meta"):
             return transformers.MarianMTModel(sizes.config(source))
     if is_pruned(source):
         return load(source)
+    return _unfilled(source)
+
+
+def _unfilled(source: str) -> Any:
+    """The modules that a config asks for, without weights."""
     config = _config(source)
     cls = _class_named(config)
     auto: Any = transformers.AutoModel
@@ -300,8 +316,11 @@ def _pretrained(auto: Any, source: str | Path, **options: Any) -> PreTrainedMode
     return model
 
 
-def _trained(source: str, auto: Any, what: str) -> PreTrainedModel:
+def _trained(source: str | Path, auto: Any, what: str) -> PreTrainedModel:
     """Loads a model whose head has weights of its own."""
+    files, source = onnx_files(source), resolve(source)
+    if files:
+        return _onnx(files, auto)
     if is_pruned(source):
         return _of_kind(load(source), source, auto)
     model, report = _loaded(source, auto)
@@ -309,6 +328,37 @@ def _trained(source: str, auto: Any, what: str) -> PreTrainedModel:
         name = sorted(report["missing_keys"])[0]
         raise SourceError(f"{source} has no weights for {name}; give a model trained for {what}.")
     return model
+
+
+def refuse_onnx(source: str | Path) -> None:
+    """Raises if a model that is to be changed is ONNX files."""
+    if onnx_files(source):
+        raise SourceError(
+            f"{source} has ONNX files, which `kheads eval` takes, but no weights; give the folder that it was exported "
+            "from."
+        )
+
+
+def _onnx(files: list[Path], auto: Any) -> PreTrainedModel:
+    """The first of some ONNX files, in place of a model of the Auto class."""
+    file = files[0]
+    if not file.is_file():
+        raise SourceError(f"There is no file {file}; give a folder that `kheads export --to onnx` wrote, or its file.")
+    if not has_runtime():
+        raise SourceError(f"{file} needs onnxruntime; install it with `pip install 'kheads[onnx]'`.")
+    whole = _unfilled(str(file.parent))
+    if whole.can_generate():
+        raise SourceError(
+            f"{file} is of a {type(whole).__name__}, which writes text, and of ONNX files those of encoders alone are "
+            "evaluated; evaluate the folder that it was exported from."
+        )
+    _of_kind(whole, str(file), auto)
+    if len(files) > 1:
+        others = " or ".join(str(other) for other in files[1:])
+        _tell_once(f"{file} is evaluated; for the other file, give {others}.")
+    with _loading(file, "an ONNX file"):
+        opened: Any = open_onnx(file, whole)  # as far as an evaluation goes, it is one
+    return cast("PreTrainedModel", opened)
 
 
 def _classifier(source: str, auto: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, bool]:

@@ -13,7 +13,7 @@ from kheads.tasks.files import DataError, Table, read_table, stem, tabulate
 from kheads.tasks.glue_data import GLUE, labelled, load_glue, renumbered
 from kheads.tasks.labelling import classified, label_words, model_counts, scored, texts_alone
 from kheads.tasks.metrics import FUNCTIONS, METRICS, REGRESSION
-from kheads.tasks.outputs import Meaning
+from kheads.tasks.outputs import NO_LABELS, Meaning
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.tokens import CHARACTERS_AT_ONCE
 
@@ -98,7 +98,7 @@ class ClassificationTask:
             for name, rows in {"train": self.train, **self.evals}.items()
             if len(rows) < self.totals.get(name, 0)
         ]
-        bare = [] if self.labelled else ["train: there are no labels; what the model says itself stands in for them."]
+        bare = [] if self.labelled else [NO_LABELS]
         return (*bare, *left_out, *drawn)
 
     def sample(self, max_train: int | None = None, max_eval: int | None = None, seed: int = 0) -> ClassificationTask:

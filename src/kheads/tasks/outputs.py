@@ -14,6 +14,8 @@ NAMED = "name a label for each output, in their order (--set labels=...)"
 DATA = "the labels of the training file"
 MODEL = "the model's labels"
 USER = "`labels`"
+NO_LABELS = "train: there are no labels; what the model says itself stands in for them."  # a note
+NEW_PART = "a part of it is new"
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,17 @@ def ordered(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def needs_labels(origin: str, why: str) -> DataError:
-    """What is said of training data without labels for a model that is not trained for the task."""
+def needs_labels(origin: str, why: str, way: str = "name their column with `columns`, add them") -> DataError:
+    """What is said of training data without labels for a model that is not trained for the task.
+
+    Args:
+        origin: the data.
+        why: why the model has to be trained.
+        way: how the data can have labels.
+    """
     return DataError(
-        f"{origin} has no labels, and the model has to be trained, which needs them: {why}; name their column with "
-        "`columns`, add them, or give a model that is trained for this task."
+        f"{origin} has no labels, and the model has to be trained, which needs them: {why}; {way}, or give a model "
+        "that is trained for this task."
     )
 
 

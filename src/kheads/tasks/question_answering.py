@@ -16,6 +16,7 @@ import numpy as np
 
 from kheads.tasks.answers import exact_match, f1
 from kheads.tasks.files import DataError
+from kheads.tasks.outputs import NO_LABELS
 from kheads.tasks.question_files import Question, read_questions
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.special_tokens import check_window
@@ -67,6 +68,11 @@ class QuestionTask:
     seed: int | None = None
 
     @property
+    def labelled(self) -> bool:
+        """Whether the training data has answers."""
+        return self.train is None or all(question.labelled for question in self.train)
+
+    @property
     def sets(self) -> dict[str, list[Question]]:
         """All sets by name."""
         return self.evals if self.train is None else {"train": self.train, **self.evals}
@@ -80,13 +86,13 @@ class QuestionTask:
 
     def notes(self, encoded: Mapping[str, Dataset]) -> tuple[str, ...]:
         """What was done to the data, in sentences for the user."""
-        notes = []
+        notes = [] if self.labelled else [NO_LABELS]
         for name, found in self.sets.items():
             if len(found) < self.totals[name]:
                 notes.append(
                     f"{name}: {len(found)} of {self.totals[name]} questions, drawn at random with seed {self.seed}."
                 )
-            without = sum(not question.answers for question in found)
+            without = sum(question.labelled and not question.answers for question in found)
             told = f", of which {without} have no answer" if without else ""
             notes.append(f"{name}: {len(found)} questions{told}, read in {len(encoded[name])} windows.")
         return tuple(notes)
@@ -130,7 +136,7 @@ def from_question_files(
     """Reads questions from files.
 
     Args:
-        train: the training file; None to evaluate only.
+        train: the training file, which may have no answers; None to evaluate only.
         evals: evaluation files by name.
         max_answer: tokens of an answer, at most.
     """
@@ -139,7 +145,7 @@ def from_question_files(
     if "train" in evals:
         raise ValueError("An evaluation set cannot be called 'train'; give it another name.")
     sets = {name: read_questions(path) for name, path in evals.items()}
-    learned = None if train is None else read_questions(train)
+    learned = None if train is None else read_questions(train, labelled=False)
     totals = {name: len(found) for name, found in sets.items()} | ({} if learned is None else {"train": len(learned)})
     return QuestionTask(learned, sets, max_answer, totals)
 
@@ -270,9 +276,10 @@ def _rows(
         null = ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in ids else 0
         inside = np.asarray([side == 1 for side in encoded.sequence_ids(row)])
         characters = np.where(inside[:, None], np.asarray(encoded["offset_mapping"][row]), OUTSIDE)
-        first, last = span_in(characters, questions[example]) or (null, null)
-        told = {"start_positions": first, "end_positions": last, "length": len(ids)}
-        found = {name: encoded[name][row] for name in own} | told
+        found = {name: encoded[name][row] for name in own} | {"length": len(ids)}
+        if questions[example].labelled:
+            first, last = span_in(characters, questions[example]) or (null, null)
+            found |= {"start_positions": first, "end_positions": last}
         if number is not None:
             found |= {"begins": characters[:, 0], "ends": characters[:, 1]}
             found |= {"null": null, "example": example, "set": number}

@@ -6,7 +6,8 @@
 | .jsonl, .ndjson | one JSON object on each line: `context`, `question` and `answers`, or `answer` and `answer_start` |
 
 `answers` are a list of objects with `text` and `answer_start`, or one object with a list of each; an empty list says
-that the context does not answer. Files are UTF-8 and may be compressed (.gz).
+that the context does not answer. In training data they may be missing altogether. Files are UTF-8 and may be compressed
+(.gz).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Question:
         context: the text with the answer.
         answers: the answers, each of which is right; none if the context does not answer.
         starts: the first character of each in the context.
+        labelled: whether anybody says what the answers are.
     """
 
     place: str
@@ -43,10 +45,16 @@ class Question:
     context: str
     answers: tuple[str, ...]
     starts: tuple[int, ...]
+    labelled: bool = True
 
 
-def read_questions(path: str | Path) -> list[Question]:
-    """Reads a file of questions."""
+def read_questions(path: str | Path, labelled: bool = True) -> list[Question]:
+    """Reads a file of questions.
+
+    Args:
+        path: the file.
+        labelled: whether there must be answers.
+    """
     path = Path(path)
     if not any(extension.lower() in FORMATS for extension in path.suffixes[-2:]):
         raise DataError(f"{path} must have the extension {', '.join(FORMATS)} (or .gz after it).")
@@ -55,7 +63,18 @@ def read_questions(path: str | Path) -> list[Question]:
     found = list(_from_document(path) if kind == ".json" else _from_rows(path))
     if not found:
         raise DataError(f"{path} has no questions; give a file with some.")
+    if labelled or any(question.labelled for question in found):
+        _check_answers(found)
     return found
+
+
+def _check_answers(questions: Sequence[Question]) -> None:
+    for question in questions:
+        if not question.labelled:
+            raise DataError(
+                f"{question.place}: no `answers`; give a list of `text` and `answer_start`, empty where there is no "
+                "answer."
+            )
 
 
 def _from_rows(path: Path) -> Iterator[Question]:
@@ -107,6 +126,8 @@ def _numbered(rows: Sequence[Any], origin: str, what: str) -> Iterator[tuple[str
 
 def _question(place: str, row: Mapping[str, Any], context: str) -> Question:
     question = _text(row, "question", place).strip()
+    if not {"answers", "answer", "is_impossible"} & row.keys():
+        return Question(place, question, context, (), (), labelled=False)
     pairs = [_answer(place, context, *pair) for pair in _answers(row, place)]
     if pairs and row.get("is_impossible") is True:
         raise DataError(f"{place}: it has an answer, and `is_impossible` says that it has none; correct one of them.")
@@ -117,15 +138,17 @@ def _answers(row: Mapping[str, Any], place: str) -> list[tuple[Any, Any]]:
     """Pairs of a text and its start, from any of the three ways to write them."""
     if "answers" not in row and "answer" in row:
         return [] if row["answer"] in ("", None) else [(row["answer"], row.get("answer_start", row.get("start")))]
-    found = row.get("answers")
+    found = row.get("answers", [] if row.get("is_impossible") is True else None)
     if isinstance(found, Mapping):
         texts, starts = _list(found, "text", place), _list(found, "answer_start", place)
         if len(texts) != len(starts):
             raise DataError(f"{place}: {len(texts)} texts of answers have {len(starts)} starts; give one for each.")
         return list(zip(texts, starts, strict=True))
     if not isinstance(found, list):
-        given = "no `answers`" if found is None else f"`answers` that are {quoted(found)}"
-        raise DataError(f"{place}: {given}; give a list of `text` and `answer_start`, empty where there is no answer.")
+        raise DataError(
+            f"{place}: `answers` that are {quoted(found)}; give a list of `text` and `answer_start`, empty where "
+            "there is no answer."
+        )
     answers = [_mapping(answer, place, "an answer") for answer in found]
     return [(answer.get("text"), answer.get("answer_start")) for answer in answers]
 

@@ -5,7 +5,9 @@
 | .jsonl, .json, .ndjson | one JSON object on each line, with a list of words and a list of tags |
 | any other, such as .conll or .txt | on each line a word and its tag, maybe with other columns between them |
 
-In the latter, a blank line ends a sentence. Columns are separated by tabs, or by blanks. Lines that begin with
+Training data may go without tags: rows of words alone, or a word on each line.
+
+In files of columns, a blank line ends a sentence. Columns are separated by tabs, or by blanks. Lines that begin with
 -DOCSTART- say nothing. Files are UTF-8 and may be
 compressed (.gz).
 """
@@ -43,7 +45,7 @@ class Sentences:
     Attributes:
         origin: the file, as errors name it.
         words: the words of each sentence.
-        tags: their tags, as they stand there.
+        tags: their tags, as they stand there; none of a sentence without labels.
         lines: the line on which each sentence begins.
         first_seen: the first line with each tag.
     """
@@ -56,6 +58,11 @@ class Sentences:
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the file has tags."""
+        return bool(self.first_seen)
 
     def select(self, places: Iterable[int]) -> Sentences:
         """Some of the sentences."""
@@ -71,13 +78,14 @@ class Sentences:
 Numbered = tuple[int, list[str], list[str], list[int]]  # the line of a sentence, its words, tags, and their lines
 
 
-def read_sentences(path: str | Path, columns: Mapping[str, str] | None = None) -> Sentences:
+def read_sentences(path: str | Path, columns: Mapping[str, str] | None = None, labelled: bool = True) -> Sentences:
     """Reads a file of words and tags.
 
     Args:
         path: the file.
         columns: which columns hold "words" and "tags"; by name in JSON, otherwise by number, from 1. By default the
             usual names; the first column and the last.
+        labelled: whether there must be tags.
     """
     path, named = Path(path), dict(columns or {})
     for role in named:
@@ -85,12 +93,12 @@ def read_sentences(path: str | Path, columns: Mapping[str, str] | None = None) -
             raise ValueError(f"`columns` may name {listed(ROLES)}; got {role!r}.")
     kind = _format(path)
     check_file(path)
-    found = list(_from_rows(path, named) if kind in JSON else _from_columns(path, named))
+    found = list((_from_rows if kind in JSON else _from_columns)(path, named, labelled))
     if not found:
         raise DataError(f"{path} has no sentences; give a file with some.")
     first_seen: dict[str, int] = {}
     for _, _, tags, lines in found:
-        for tag, line in zip(tags, lines, strict=True):
+        for tag, line in zip(tags, lines, strict=False):  # there may be no tags
             first_seen.setdefault(tag, line)
     numbers, words, all_tags, _ = zip(*found, strict=True)
     return Sentences(str(path), words, all_tags, numbers, first_seen)
@@ -109,19 +117,20 @@ def _format(path: Path) -> str:
 # ------------------------------------------------------------------------------------------------------------- columns
 
 
-def _from_columns(path: Path, named: Mapping[str, str]) -> Iterator[Numbered]:
-    """The sentences of a file of columns."""
+def _from_columns(path: Path, named: Mapping[str, str], labelled: bool) -> Iterator[Numbered]:
+    """The sentences of a file of columns; a file of words alone has one."""
     word, tag = (_number(named, role, usual) for role, usual in zip(ROLES, (0, -1), strict=True))
+    least = 2 if labelled or "tags" in named else 1
     count: tuple[int, int] | None = None  # columns, and the line that has as many
     words: list[str] = []
     tags: list[str] = []
     lines: list[int] = []
     for number, cells in _cells(path):
         if cells:
-            count = count or _first(path, number, cells, (word, tag))
+            count = count or _first(path, number, cells, (word, tag), least)
             _check_count(path, number, cells, count)
             words.append(cells[word])
-            tags.append(cells[tag])
+            tags += [cells[tag]] if len(cells) > 1 else []
             lines.append(number)
         elif words:
             yield _checked(path, words, tags, lines)
@@ -150,9 +159,9 @@ def _number(named: Mapping[str, str], role: str, usual: int) -> int:
     return int(named[role]) - 1
 
 
-def _first(path: Path, number: int, cells: Sequence[str], used: tuple[int, int]) -> tuple[int, int]:
+def _first(path: Path, number: int, cells: Sequence[str], used: tuple[int, int], least: int) -> tuple[int, int]:
     """How many columns a file has, from its first line of any."""
-    if len(cells) < 2 or max(used) >= len(cells):
+    if len(cells) < least or max(used) >= len(cells):
         needed = max(2, 1 + max(used))
         raise DataError(
             f"{path}, line {number}: a line must have a word and its tag, {needed} columns or more; got {len(cells)}."
@@ -173,15 +182,20 @@ def _check_count(path: Path, number: int, cells: Sequence[str], count: tuple[int
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
-def _from_rows(path: Path, named: Mapping[str, str]) -> Iterator[Numbered]:
-    """The sentences of a file with one on each line."""
+def _from_rows(path: Path, named: Mapping[str, str], labelled: bool) -> Iterator[Numbered]:
+    """The sentences of a file with one on each line; where there need be no tags, the first says whether there are."""
+    bare: bool | None = False if labelled else None
     for number, row in read_rows(path):
         try:
             if not isinstance(row, Mapping):
                 raise DataError(f"a line must be an object with words and tags; got {quoted(row)}.")
             words = [_word(word) for word in _listed(row, "words", named, WORD_NAMES)]
-            tags = [_tag(tag) for tag in _listed(row, "tags", named, TAG_NAMES)]
-            if len(words) != len(tags):
+            without = not _names(row, "tags", named, TAG_NAMES)
+            bare = without if bare is None else bare
+            if bare and not without:
+                raise DataError("there are tags, and the lines before have none; give tags to all of them, or to none.")
+            tags = [] if bare else [_tag(tag) for tag in _listed(row, "tags", named, TAG_NAMES)]
+            if not bare and len(words) != len(tags):
                 raise DataError(f"there must be one tag for each word; got {len(words)} words and {len(tags)} tags.")
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from None
@@ -189,17 +203,22 @@ def _from_rows(path: Path, named: Mapping[str, str]) -> Iterator[Numbered]:
 
 
 def _listed(row: Mapping[str, Any], role: str, named: Mapping[str, str], usual: Sequence[str]) -> list[Any]:
-    names = [named[role]] if role in named else [name for name in usual if name in row]
+    names = _names(row, role, named, usual)
     if len(names) > 1:
         raise DataError(
             f"the {role} may be {' or '.join(names)}; say which, such as columns={{{role!r}: {names[0]!r}}}."
         )
-    if not names or names[0] not in row:
+    if not names:
         raise DataError(f"no column of {role}; the columns are {listed(row)}, the usual names {', '.join(usual)}.")
     found = row[names[0]]
     if not isinstance(found, list) or not found:
         raise DataError(f"column {names[0]!r} must be a list, of one or more; got {quoted(found)}.")
     return found
+
+
+def _names(row: Mapping[str, Any], role: str, named: Mapping[str, str], usual: Sequence[str]) -> list[str]:
+    """The columns of a row that may have the role."""
+    return [name for name in ([named[role]] if role in named else usual) if name in row]
 
 
 def _word(word: Any) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kheads.tasks.entities import OUTSIDE, entity_scores, names_entities
 from kheads.tasks.files import DataError, listed, quoted
-from kheads.tasks.outputs import DATA, Meaning, classes
+from kheads.tasks.outputs import DATA, NO_LABELS, Meaning, classes, needs_labels, unlike
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.special_tokens import Frame, check_window, frame_of, nothing_read
 from kheads.tasks.tag_files import Sentences, read_sentences
@@ -55,6 +55,11 @@ class TagTask:
     remarks: tuple[str, ...] = ()
 
     @property
+    def labelled(self) -> bool:
+        """Whether the training data has tags."""
+        return self.train is None or self.train.labelled
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The tags in the order of the outputs."""
         return self.meaning.labels
@@ -82,7 +87,8 @@ class TagTask:
             for name, found in self.sets.items()
             if len(found) < self.totals[name]
         ]
-        return (*(() if self.metric == "f1" else plain), *self.remarks, *drawn)
+        bare = () if self.labelled else (NO_LABELS,)
+        return (*(() if self.metric == "f1" else plain), *self.remarks, *drawn, *bare)
 
     @property
     def sets(self) -> dict[str, Sentences]:
@@ -181,14 +187,14 @@ def from_tag_files(
         columns: as for `read_sentences`.
         labels: the tags in the order of the model's outputs.
         outputs: what a trained model calls its outputs, in their order. If they are all tags of the data, and maybe
-            more, the model is taken as it is: a file need not show every tag.
+            more, the model is taken as it is: a file need not show every tag, and the training file need have none.
     """
     if not evals:
         raise ValueError("There is no evaluation set; give at least one.")
     if "train" in evals:
         raise ValueError("An evaluation set cannot be called 'train'; give it another name.")
     paths = evals if train is None else {"train": train, **evals}
-    sets = {name: read_sentences(path, columns) for name, path in paths.items()}
+    sets = {name: read_sentences(path, columns, name != "train" or not outputs) for name, path in paths.items()}
     found = _meaning(sets, labels, outputs)
     rest = dict(sets)
     totals = {name: len(one) for name, one in sets.items()}
@@ -199,9 +205,11 @@ def _meaning(sets: Mapping[str, Sentences], labels: Sequence[str] | None, output
     words = list(dict.fromkeys(tag for found in sets.values() for tag in found.first_seen))
     meaning = classes(words, outputs, labels, every=False)
     if not meaning.able and "train" in sets:
+        if not sets["train"].labelled:
+            raise needs_labels(sets["train"].origin, unlike(outputs, listed(words)))
         meaning = classes(words, outputs, labels)
     if meaning.whose == DATA and all(word.isdecimal() for word in words):
-        first = next(iter(sets.values()))
+        first = next(found for found in sets.values() if found.labelled)
         raise DataError(
             f"{first.where(next(iter(first.first_seen)))}: the tags are numbers, and nobody says what they stand for; "
             "name them in their order (--set labels=...), or give a model that does."
@@ -264,12 +272,13 @@ class _Cut:
         ids, labels = list(before), [IGNORED] * len(before)
         for place, tokens in piece:
             ids += tokens
-            labels += [truth[place], *[IGNORED] * (len(tokens) - 1)]
+            labels += [truth[place] if truth else IGNORED, *[IGNORED] * (len(tokens) - 1)]
         ids, labels = [*ids, *behind], [*labels, *[IGNORED] * len(behind)]
+        told = {"labels": labels} if truth else {}
         types = {"token_type_ids": [0] * len(ids)} if "token_type_ids" in self.tokenizer.model_input_names else {}
         places = [place for place, _ in piece]
         own = {"length": len(ids), "sentence": sentence, "places": places, "truth": list(truth)}
-        return {"input_ids": ids, "attention_mask": [1] * len(ids), **types, "labels": labels, **own}
+        return {"input_ids": ids, "attention_mask": [1] * len(ids), **types, **told, **own}
 
 
 def by_word(ids: Sequence[int], offsets: Sequence[tuple[int, int]], words: Sequence[str]) -> Piece:

@@ -23,12 +23,11 @@ from transformers import PreTrainedModel
 
 from kheads.anatomy import unwrap
 from kheads.blocks.fields import NotNegative, Positive, Range, check_fields
+from kheads.training.drawn_labels import NEVER, SPANS
 
 MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
-SPANS = ("start_logits", "end_logits")
 LABELS = ("labels", "start_positions", "end_positions")
 TINY = 1e-12  # so that a stream of zeros is no division by zero
-NEVER = -1e9  # the logit of what is no choice; with -inf, its part would be no number
 STREAMS = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
 ASKED = "output_hidden_states"  # how transformers is told to give them
 CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary

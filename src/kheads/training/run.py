@@ -69,6 +69,7 @@ class Run:
 
     def unpruned(self, sites: Sequence[Site]) -> PruneResult:
         """The baseline: train without gates, unless the model is trained already, and keep every block."""
+        _check_labels(self.bench)
         self.measure_first()
         if not self.bench.plan.trained:
             self.bench.train("train")
@@ -381,8 +382,7 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
         )
     if learns and not plan.training:
         raise ValueError(f"{name} learns by training, and `training=False` says not to; take another method.")
-    if not bench.labelled and not plan.trained:
-        raise ValueError("The training data has no labels, and the model has to be trained; give data with labels.")
+    _check_labels(bench)
     if plan.baseline and plan.trained and not (plan.recover_steps or _trains_on(phases)):
         raise ValueError("`baseline` trains for as long as the smaller model, which is not trained here; leave it out.")
     if plan.baseline and not bench.labelled:
@@ -392,6 +392,11 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
             f"`distil` needs a teacher, and {name} trains the model that is given; give one that is trained already, "
             "or leave `distil` out."
         )
+
+
+def _check_labels(bench: Bench) -> None:
+    if not bench.labelled and not bench.plan.trained:
+        raise ValueError("The training data has no labels, and the model has to be trained; give data with labels.")
 
 
 def _trains_on(phases: Sequence[Phase]) -> bool:

@@ -86,7 +86,7 @@ class TaggedFiles(Data):
 
     Attributes:
         train: Training file; a word and its tag on each line and a blank line after each sentence, or jsonl of words
-            and tags; also .gz.
+            and tags; also .gz; a model that is trained for the task needs no tags in it.
         eval: Evaluation files by name.
         columns: Columns of words and tags; their names in jsonl, otherwise their numbers, from 1.
         labels: Tags in the order of the model's outputs, such as O,B-PER,I-PER; by default what the model calls them.
@@ -103,7 +103,8 @@ class Questions(Data):
     """Questions whose answers stand in a context.
 
     Attributes:
-        train: Training file; json as in SQuAD, or jsonl with context, question and answers; also .gz.
+        train: Training file; json as in SQuAD, or jsonl with context, question and answers; also .gz; a model that is
+            trained for the task needs no answers in it.
         eval: Evaluation files by name.
         stride: Tokens that two windows of a long context share, by default a third of max_length; never more than half
             of what the question leaves.

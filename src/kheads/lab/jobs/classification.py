@@ -48,7 +48,7 @@ def prepared(job: Job, task: tasks.ClassificationTask, model: PreTrainedModel, t
     """
     able = trained and task.able
     if not able and not task.labelled:
-        raise outputs.needs_labels(job.data["train"], "a part of it is new")
+        raise outputs.needs_labels(job.data["train"], outputs.NEW_PART)
     words = processors.fitting_tokenizer(job.model, model)
     encoded = task.tokenize(words, job.max_length)
     return Prepared(

@@ -11,6 +11,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.rates import fine_tuning_rate
 from kheads.storage import processors, sources
+from kheads.tasks.outputs import NEW_PART, needs_labels
 from kheads.tasks.question_answering import METRIC, QuestionTask, Windows, from_question_files
 from kheads.tasks.special_tokens import check_fast
 from kheads.training.set_trainer import SetTrainer
@@ -40,6 +41,8 @@ def load(job: Job) -> QuestionTask:
 def prepared(job: Job, task: QuestionTask, model: PreTrainedModel, trained: bool) -> Prepared:
     """Puts a task, its windows in tokens and a model together; `trained` if it has a trained head."""
     data: Questions = data_of(job.task, job.data)
+    if not trained and not task.labelled:
+        raise needs_labels(job.data["train"], NEW_PART, "add `answers`")
     words = processors.fitting_tokenizer(job.model, model)
     check_fast(words, job.model)
     stride = job.max_length // 3 if data.stride is None else data.stride
@@ -52,6 +55,7 @@ def prepared(job: Job, task: QuestionTask, model: PreTrainedModel, trained: bool
         evals=encoded,
         metric=METRIC,
         able=trained,
+        labelled=task.labelled,
         trainer_options={
             "data_collator": DataCollatorWithPadding(_padding_behind(words)),
             "compute_metrics": task.compute_metrics,

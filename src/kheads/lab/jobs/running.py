@@ -26,6 +26,7 @@ from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.work_folder import WorkFolder, asked_of
 from kheads.methods.phases import LearnGates, Train
 from kheads.storage.disk import check_room
+from kheads.storage.sources import refuse_onnx
 from kheads.training import recording
 from kheads.training.bench import named_metrics
 from kheads.training.distillation import Distillation
@@ -49,6 +50,7 @@ class Outcome:
 
 def prepare(job: Job) -> Prepared:
     """Loads the data and the model of a job."""
+    refuse_onnx(job.model)
     found: Prepared = importlib.import_module(task_of(job.task).module).prepare(job)
     return found
 

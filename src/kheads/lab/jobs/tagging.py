@@ -11,6 +11,7 @@ from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.rates import fine_tuning_rate
 from kheads.storage import processors, sources
+from kheads.tasks.outputs import NEW_PART, needs_labels
 from kheads.tasks.special_tokens import check_fast
 from kheads.tasks.tagging import TagTask, from_tag_files
 from kheads.training.set_trainer import SetTrainer
@@ -42,6 +43,9 @@ def load(job: Job, named: Sequence[str]) -> TagTask:
 
 def prepared(job: Job, task: TagTask, model: PreTrainedModel, trained: bool) -> Prepared:
     """Puts a task, its data in tokens and a model together; `trained` if it has a trained head."""
+    able = trained and task.meaning.able
+    if not able and not task.labelled:
+        raise needs_labels(job.data["train"], NEW_PART)
     words = processors.fitting_tokenizer(job.model, model)
     check_fast(words, job.model)
     encoded, cut = task.tokenize(words, job.max_length)
@@ -52,7 +56,8 @@ def prepared(job: Job, task: TagTask, model: PreTrainedModel, trained: bool) -> 
         train=encoded.pop("train", None),
         evals=encoded,
         metric=task.metric,
-        able=trained and task.meaning.able,
+        able=able,
+        labelled=task.labelled,
         trainer_options={
             "data_collator": DataCollatorForTokenClassification(words),
             "compute_metrics": task.compute_metrics,

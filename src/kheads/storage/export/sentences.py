@@ -40,16 +40,28 @@ def sentence_files(source: Path) -> set[str]:
     return set(WRITTEN) if (source / MODULES).exists() else set()
 
 
-def carry_sentence_files(order: Order) -> Exported:
-    """Writes the files into the export, if the source has them and kheads can follow them, and tries them."""
+def write_sentence_files(order: Order) -> tuple[Embedder | None, tuple[str, ...]]:
+    """Writes the files into the export, if the source has them and kheads can follow them.
+
+    Returns:
+        What they say, if they were written, and what the user should know.
+    """
     try:
         found = read_sentence_folder(order.source)
     except CheckpointError as error:
-        return Exported((), (f"Left out of the export: the files of sentence-transformers. {error}",))
+        return None, (f"Left out of the export: the files of sentence-transformers. {error}",)
     if found is None:
-        return Exported(())
+        return None, ()
     config: Any = order.model.config
     write_sentence_folder(found.embedder, config.hidden_size, order.folder)
+    return found.embedder, ()
+
+
+def carry_sentence_files(order: Order) -> Exported:
+    """Writes the files into the export and tries them."""
+    embedder, remarks = write_sentence_files(order)
+    if embedder is None:
+        return Exported((), remarks)
     if find_spec(LIBRARY) is None:
         return Exported((), ("sentence-transformers is not installed, so its vectors were not compared.",))
     with tempfile.TemporaryDirectory() as scratch:
@@ -57,7 +69,7 @@ def carry_sentence_files(order: Order) -> Exported:
         arguments = [str(order.folder.resolve()), json.dumps(TEXTS), outputs]
         what = "The exported folder does not load in sentence-transformers"
         run_alone(CHILD, arguments, what, {"HF_MODULES_CACHE": scratch})
-        return Exported((_compare(_own(order, found.embedder), load_file(outputs)["vectors"]),))
+        return Exported((_compare(_own(order, embedder), load_file(outputs)["vectors"]),))
 
 
 @torch.no_grad()

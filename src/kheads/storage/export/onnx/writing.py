@@ -17,6 +17,7 @@ from kheads.storage.export.onnx.int8 import ENDING, ROUNDS, quantise, report
 from kheads.storage.export.onnx.kinds import kind_of
 from kheads.storage.export.onnx.refusal import refusal
 from kheads.storage.export.onnx.tracing import quiet, write_graph
+from kheads.storage.export.sentences import sentence_files, write_sentence_files
 from kheads.storage.export.target import Exported, ExportError, Order
 from kheads.storage.marks import MARK
 from kheads.storage.model_folder import CONFIG, GENERATION
@@ -47,6 +48,7 @@ def write(order: Order) -> Exported:
     compared = [compare(cases, found), *([report(cases, found, paths)] if small else [])]
     left = _furnish(order, kind)
     remarks += [f"Left out of the export: {', '.join(left)}."] if left else []
+    remarks += write_sentence_files(order)[1]
     return Exported(tuple(compared), tuple(remarks))
 
 
@@ -89,6 +91,6 @@ def _furnish(order: Order, kind: Kind) -> list[str]:
     if model.can_generate():
         write_json(order.folder / GENERATION, without_code(model.generation_config.to_diff_dict()))
     written = {MARK, CONFIG, GENERATION, INDEX, *(path.name for path in weight_files(order.source))}
-    left = take_along(order.source, order.folder, written)
+    left = take_along(order.source, order.folder, written | sentence_files(order.source))
     write_card(order, kind)
     return left
