@@ -37,7 +37,8 @@ def select(
 
     With any other budget the sum of score times cost is made as large as the limit allows, scores counting from the
     lowest one up: for small blocks that is a threshold on the scores again. Never above the limit, and no further block
-    fits. `blocks.knapsack` says how exactly. A site that would keep a silent block, emptied, keeps its best one.
+    fits. `blocks.knapsack` says how exactly, quotas and multiples included. A site that would keep a silent block,
+    emptied, keeps its best one.
 
     Args:
         scores: one finite number per block, (N,), in global order.
