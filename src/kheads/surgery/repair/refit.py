@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from inspect import signature
+from math import isfinite
 from typing import Any
 
 import torch
@@ -234,6 +235,8 @@ class _Fit:
             examples, tokens = examples + len(here.input), tokens + len(rows.x)
             stops.append(here)
         self.tokens = self.tokens or tokens
+        if not tokens:
+            return RepairedSite(found.site.name, _target(proof), why="no token of the batches counts there")
         record, added, every = _solved(found.site.name, _target(proof), *sums)
         if added is not None:
             record = self._apply(found, added, every, record)
@@ -307,6 +310,8 @@ def _held_out(x: Tensor, examples: int) -> Tensor:
 def _solved(name: str, target: str, fitted: Sums, held_out: Sums) -> tuple[RepairedSite, Tensor | None, Sums]:
     """The record of a site, what is to be added to its weights, if anything, and the sums over all rows."""
     before = held_out.relative(held_out.rr)
+    if not isfinite(fitted.rr + held_out.rr + fitted.yy + held_out.yy):
+        return RepairedSite(name, target, why="what it gives or should give is not finite on some batch"), None, fitted
     follows = fitted.rr + held_out.rr <= ENOUGH * (fitted.yy + held_out.yy)
     ridge, left_over = (None, 0.0) if follows else choose(fitted, held_out)
     after = held_out.relative(left_over)
