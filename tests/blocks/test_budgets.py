@@ -161,6 +161,24 @@ def test_a_site_that_cannot_be_empty_keeps_its_best_block() -> None:
     assert kept == {"a": [1], "b": [2]}
 
 
+def test_one_amount_is_given_and_there_are_blocks_to_choose_from() -> None:
+    with pytest.raises(TypeError, match="either `budget` or `k`"):
+        select(torch.zeros(N), Budget(params=0.9), SITES, k=3)
+    with pytest.raises(ValueError, match="There are no heads left to choose from"):
+        select(torch.zeros(4), Budget(heads=1), SITES[1:2])
+
+
+@pytest.mark.parametrize("constraints", [None, Constraints(quotas={"encoder": 0}), Constraints(multiple_of=2)])
+def test_a_model_without_blocks_is_whole_or_cannot_be_smaller(constraints: Constraints | None) -> None:
+    sites = Sites((Site("a", "encoder", 0, 8),), parameters=100, outside=100)
+    assert len(select([], Budget(params=100), sites, constraints)) == 0
+    with pytest.raises(ValueError, match="`params` 99 cannot be reached"):
+        select([], Budget(params=99), sites, constraints)
+    timed = Costs("ms", torch.zeros(0, dtype=torch.float64), 9.0, 9.0, {"a": torch.zeros(1, dtype=torch.float64)})
+    with pytest.raises(ValueError, match=r"`speedup` 2\.0 cannot be reached"):
+        select([], Budget(speedup=2.0), sites, constraints, costs=timed)
+
+
 def test_a_number_of_heads_leaves_neurons_alone() -> None:
     scores = torch.arange(N, dtype=torch.float64)
     for budget in (Budget(heads=2), Budget(heads=0.4)):

@@ -51,7 +51,7 @@ def within(quotas: Sequence[tuple[Tensor, int]], values: Tensor, costs: Tensor, 
         best = [items[wanted[items].argsort(descending=True, stable=True)][:count] for items, count in quotas]
         return torch.cat([*best, torch.arange(0)])
 
-    if not quotas:
+    if not quotas or not len(values):
         return torch.arange(0)
     low, high, room = 0.0, 1.0, limit * (1 + ROUNDING)
     if float(costs[chosen(low)].sum()) <= room:

@@ -45,7 +45,8 @@ class Choice:
     @property
     def values(self) -> Tensor:
         """What each block is worth, from 0 up: its score is per cost."""
-        return (self.scores - self.scores.min()) * self.costs.each
+        lowest = self.scores.min() if len(self.scores) else 0.0
+        return (self.scores - lowest) * self.costs.each
 
     def mask(self) -> Tensor:
         """The blocks that stay, (N,) bool."""
