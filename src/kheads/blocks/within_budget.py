@@ -16,6 +16,7 @@ from kheads.blocks.knapsack import ROUNDING, Group, best_items, best_steps, with
 from kheads.blocks.site import Site, noun, part, parts_of, spans
 
 WITHOUT = {"heads": "without any attention", "ffn": "without any neuron", "all": "without any head or neuron"}
+ADD_ALL = '; add `parts="all"`'
 ALONE = {"heads": " with heads alone", "ffn": " with neurons alone", "all": ""}
 
 
@@ -228,11 +229,11 @@ class Choice:
         if budget.name == "speedup":
             can = f"this model is {whole / least:.2f} times as fast here"
         elif budget.name == "ms":
-            can = f"this model still takes {least:.1f} ms here"
+            can = f"this model still takes {least:,.2f} ms here"
         else:
             what = {"params": "parameters", "flops": "FLOPs"}[budget.name]
             can = f"this model still has {least:,.0f} {what}, {100 * least / whole:.1f} % of what it has now"
-        more = '; add `parts="all"`' if parts != "all" and bare else ""
+        more = ADD_ALL if parts != "all" and bare else ""
         raise ValueError(
             f"`{budget.name}` {getattr(budget, budget.name):,} cannot be reached{ALONE[parts] if bare else ''}: "
             f"{state} {can}{more}."
