@@ -190,6 +190,18 @@ def test_what_cannot_be_honoured_says_why(k: int, constraints: Constraints, mess
         (torch.zeros(H), 0, ValueError, "`k` must be between 1 and 12 (the model's heads); got 0."),
         (torch.zeros(H), 200, ValueError, "`k` must be between 1 and 12 (the model's heads); got 200."),
         (torch.zeros(H), 2.0, TypeError, "`k` must be an integer between 1 and 12 (the model's heads); got 2.0."),
+        (
+            torch.zeros(H),
+            0.5,
+            TypeError,
+            "`k` must be an integer between 1 and 12 (the model's heads); a share is `Budget(heads=0.5)`; got 0.5.",
+        ),
+        (
+            torch.zeros(H),
+            None,
+            TypeError,
+            "`select` takes either `budget` or `k`, which say how much may stay; give one of them.",
+        ),
         (torch.zeros(H), True, TypeError, "`k` must be an integer between 1 and 12 (the model's heads); got True."),
         (torch.zeros(5), 2, ValueError, "`scores` must have shape (12,), one number per head; got (5,)."),
         (

@@ -75,6 +75,72 @@ def test_a_kind_with_a_quota_keeps_exactly_that() -> None:
     assert mask[EACH == 70].sum() == 2 and mask @ EACH <= 230 and (mask[EACH == 10] == 1).all()
 
 
+# Sites of one kind whose blocks cost differently, as those of Swin do.
+UNEVEN = Sites(
+    (
+        Site("enc.0", "encoder", 3, 8, parameters=40),
+        Site("enc.0.ffn", "ffn", 4, 1, "neuron", parameters=20),
+        Site("enc.1", "encoder", 2, 8, parameters=90),
+        Site("enc.1.ffn", "ffn", 4, 1, "neuron", parameters=10),
+    ),
+    parameters=920,
+    outside=500,
+)
+UNEVEN_EACH = torch.tensor([40.0] * 3 + [20.0] * 4 + [90.0] * 2 + [10.0] * 4, dtype=torch.float64)
+
+
+@given(numbers, st.integers(500, 919), st.integers(0, 5), st.integers(0, 8), st.sampled_from([1, 2, 4]))
+@settings(deadline=None, derandomize=True, max_examples=80)
+def test_quotas_and_multiples_are_the_best_of_all_that_fit(
+    values: list[int], params: int, heads: int, neurons: int, multiple: int
+) -> None:
+    scores, room = torch.tensor(values, dtype=torch.float64), params - 500
+    asked = Constraints(quotas={"encoder": heads, "ffn": neurons}, multiple_of=multiple)
+    places = {site.name: place for site, place in spans(UNEVEN)}
+    counts = {name: ALL[:, place].sum(1) for name, place in places.items()}
+    allowed = (room >= UNEVEN_EACH @ ALL.T) & (counts["enc.0"] + counts["enc.1"] == heads)
+    allowed &= counts["enc.0.ffn"] + counts["enc.1.ffn"] == neurons
+    allowed &= (counts["enc.0.ffn"] % multiple == 0) & (counts["enc.1.ffn"] % multiple == 0)
+    if not allowed.any():
+        with pytest.raises(ValueError, match=r"cannot be reached|contradict each other"):
+            select(scores, Budget(params=params), UNEVEN, asked)
+        return
+    mask = select(scores, Budget(params=params), UNEVEN, asked).mask(UNEVEN)
+    value = (scores - scores.min()) * UNEVEN_EACH
+    assert bool(allowed[(mask == ALL).all(1)])
+    assert mask @ value == pytest.approx(float((ALL[allowed] @ value).max()))
+
+
+def test_multiples_that_fill_a_budget_to_its_edge_are_found() -> None:
+    ffn = Site("ffn", "ffn", 4, 1, "neuron", parameters=5)
+    sites = Sites((ffn, Site("a", "encoder", 4, 8, parameters=12), Site("b", "encoder", 2, 8, parameters=5)), 128, 50)
+    scores = [1.0, 1.0, 0.0, 0.0, 0.9, 0.9, 0.0, 0.0, 0.5, 0.5]
+    kept = select(scores, Budget(params=84), sites, Constraints(multiple_of=2)).to_dict()
+    assert kept == {"ffn": [0, 1], "a": [0, 1], "b": []}
+
+
+def test_too_many_ways_to_meet_a_quota_still_meet_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kheads.blocks.knapsack.MOST_COMBINATIONS", 1)
+    scores = torch.tensor([0.0, 0, 0, 0, 0, 0, 0, 9, 9, 1, 1, 1, 1])
+    mask = select(scores, Budget(params=700), UNEVEN, Constraints(quotas={"encoder": 2})).mask(UNEVEN)
+    assert mask[UNEVEN_EACH >= 40].sum() == 2 and mask @ UNEVEN_EACH <= 200
+    mask = select(scores, Budget(params=580), UNEVEN, Constraints(quotas={"encoder": 2})).mask(UNEVEN)
+    assert mask[:3].sum() == 2 and mask @ UNEVEN_EACH == 80
+
+
+def test_a_quota_that_is_no_multiple_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ValueError, match="3 further neurons of ffn are no multiple of 2; ask for 1 fewer, or 1 more"):
+        select(torch.rand(N), Budget(params=900), SITES, Constraints(quotas={"ffn": 3}, multiple_of=2))
+
+
+def test_a_uniform_number_of_neurons_is_a_multiple_for_layers_of_other_sizes_too() -> None:
+    sites = Sites(
+        (Site("a", "ffn", 6, 1, "neuron", parameters=1), Site("b", "ffn", 9, 1, "neuron", parameters=1)), 25, 10
+    )
+    kept = select(torch.rand(15), Budget(params=22), sites, Constraints(uniform=True, multiple_of=4)).to_dict()
+    assert [len(blocks) for blocks in kept.values()] == [4, 4]
+
+
 @pytest.mark.parametrize("params", [700, 800, 900])
 def test_uniform_keeps_as_many_heads_and_as_many_neurons_everywhere(params: int) -> None:
     scores = torch.randn(N, generator=torch.Generator().manual_seed(params))
@@ -93,6 +159,24 @@ def test_a_site_that_cannot_be_empty_keeps_its_best_block() -> None:
     )
     kept = select([0.0, 0.2, 0.1, 5.0, 6.0, 7.0], Budget(params=20), sites).to_dict()
     assert kept == {"a": [1], "b": [2]}
+
+
+def test_one_amount_is_given_and_there_are_blocks_to_choose_from() -> None:
+    with pytest.raises(TypeError, match="either `budget` or `k`"):
+        select(torch.zeros(N), Budget(params=0.9), SITES, k=3)
+    with pytest.raises(ValueError, match="There are no heads left to choose from"):
+        select(torch.zeros(4), Budget(heads=1), SITES[1:2])
+
+
+@pytest.mark.parametrize("constraints", [None, Constraints(quotas={"encoder": 0}), Constraints(multiple_of=2)])
+def test_a_model_without_blocks_is_whole_or_cannot_be_smaller(constraints: Constraints | None) -> None:
+    sites = Sites((Site("a", "encoder", 0, 8),), parameters=100, outside=100)
+    assert len(select([], Budget(params=100), sites, constraints)) == 0
+    with pytest.raises(ValueError, match="`params` 99 cannot be reached"):
+        select([], Budget(params=99), sites, constraints)
+    timed = Costs("ms", torch.zeros(0, dtype=torch.float64), 9.0, 9.0, {"a": torch.zeros(1, dtype=torch.float64)})
+    with pytest.raises(ValueError, match=r"`speedup` 2\.0 cannot be reached"):
+        select([], Budget(speedup=2.0), sites, constraints, costs=timed)
 
 
 def test_a_number_of_heads_leaves_neurons_alone() -> None:

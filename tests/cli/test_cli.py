@@ -65,6 +65,18 @@ def test_from_heads_to_export(place: Path, monkeypatch: pytest.MonkeyPatch, caps
             "`-k` must be between 1 and 12 (the model's heads)",
         ),
         (
+            ("prune", "tiny", "-k", "3", "--at", "8x8", *TRAIN, "-o", "x"),
+            "`--at` is for budgets of FLOPs or time; `-k` counts heads. Leave one of them out.",
+        ),
+        (
+            ("prune", "tiny", "--smaller", "30", *TRAIN, "-o", "x"),
+            "`--smaller` must be a number above 0 to below 1, as in 30%; got '30'.",
+        ),
+        (
+            ("prune", "tiny", "-k", "100%", *TRAIN, "-o", "x"),
+            "`-k` must be a whole number from 1 up or a number above 0 to below 1, as in 30%; got '100%'.",
+        ),
+        (
             ("prune", "tiny", *TRAIN, "-o", "x"),
             "The method dsp needs `-k`, the number of heads to keep, or another budget, such as `--speedup`",
         ),

@@ -14,6 +14,7 @@ from command import TRAIN, call, place
 from kheads import Kept, Site, discover
 from kheads.lab import terminal
 from kheads.lab.report import run_page
+from kheads.lab.report.budgets import budget_of
 from kheads.lab.report.drawing import Figure, Heat
 from kheads.lab.report.results import read_run
 
@@ -42,6 +43,16 @@ def test_heads_are_dots_and_neurons_a_bar_in_one_map(fresh: Any) -> None:
         heads, neurons = (sum(s.count for s in sites if (s.kind == "ffn") == ffn) for ffn in (False, True))
         assert f"{heads} of {heads} heads, {neurons} of {neurons} neurons" in told
         assert all(site.name in told for site in sites)  # each has a line of its own
+
+
+def test_what_was_reached_is_in_the_words_of_what_was_asked() -> None:
+    sizes = {"before": {"parameters": 100}, "after": {"parameters": 70}}
+    found = {"reached": {"value": 497_000, "low": 497_000, "high": 497_000}, "whole": 1_000_000}
+    asked = budget_of({"settings": {"flops": 0.5, "at": "2x8"}, "report": {"budget": found}, **sizes})
+    assert asked and (asked.asked, asked.reached) == ("50 % of the FLOPs at 2x8", "49.7 % of the FLOPs (497,000)")
+    short = {"reached": {"value": 0.042, "low": 0.041, "high": 0.043}}
+    asked = budget_of({"settings": {"max_ms": 0.05}, "report": {"budget": short}, **sizes})
+    assert asked and asked.reached == "0.04 ms (0.04 to 0.04)"
 
 
 def test_a_run_within_a_budget_is_shown_from_the_terminal_to_its_page(

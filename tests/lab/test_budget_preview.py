@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import call, place
-from kheads import Budget
+import kheads
+from command import Fresh, call, place
+from kheads import Budget, Kept
 from kheads.lab import budget_preview
 from kheads.lab import preview as previews
 from kheads.lab.budget_preview import BudgetPoint, BudgetPreview, BudgetRequest, Limit, preview_budgets, shares
-from kheads.lab.budget_words import advise, columns, options, rows, timing
+from kheads.lab.budget_words import advise, columns, limits, options, rows, timing
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.running import run
 from kheads.lab.report import page
@@ -102,6 +104,38 @@ def test_whole_percent_where_they_tell_budgets_apart() -> None:
     assert shares([0.156, 0.47]) == [0.03, 0.07, 0.11, 0.14, 0.2, 0.25, 0.3, 0.34, 0.39, 0.44]
 
 
+@pytest.mark.parametrize(("family", "parts"), [("llama", "heads"), ("llama", "all"), ("bert", "heads"), ("t5", "all")])
+def test_what_can_go_leaves_what_has_to_stay(family: str, parts: str, fresh: Fresh) -> None:
+    goal = budget_preview.goal_for(Job("any"), fresh(family), Budget(params=0.5), parts)
+    most = budget_preview.removable(goal)
+    assert budget_preview.reachable(goal, Budget(params=1 - most + 1e-6)) is not None
+    assert budget_preview.reachable(goal, Budget(params=1 - most - 1e-6)) is None
+
+
+@pytest.mark.parametrize("words", [(), ("--budgets", "flops"), ("--budgets", "speedup", "--at", "2x4"), ("-k", "1")])
+def test_nothing_to_remove_is_said(
+    words: tuple[str, ...],
+    place: Path,
+    fresh: Fresh,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = fresh("bert")
+    kheads.remove(model, Kept(tuple((site.name, ()) for site in kheads.discover(model, parts="all"))))
+    kheads.save(model, place / "hollow", tokenizer=transformers.AutoTokenizer.from_pretrained(place / "tiny"))
+    assert call(monkeypatch, "preview", "hollow", *WORDS, "--no-speed", *words) == 2
+    assert "kheads: There is nothing to " in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_model_without_heads_has_ten_budgets_of_neurons(place: Path, fresh: Fresh) -> None:
+    model = fresh("bert")
+    kheads.remove(model, Kept.from_dict({}))
+    kheads.save(model, place / "headless", tokenizer=transformers.AutoTokenizer.from_pretrained(place / "tiny"))
+    job = Job("headless", data=DATA, batch_size=4)
+    found = preview_budgets(*previews.ready(job), BudgetRequest(timed=False), silent)
+    assert len(found.budgets) == len(found.points) == 10 and {point.parts for point in found.points} == {"all"}
+
+
 # What is said
 
 
@@ -158,6 +192,13 @@ def test_the_table_has_both_parts_side_by_side_the_unpruned_model_and_the_limits
 
 
 NAMES = ("size", "repaired", "speed-up")
+
+
+def test_the_limits_are_those_of_the_parts_that_are_shown() -> None:
+    both = made_up({("heads", 0.1): 0.9, ("all", 0.1): 0.9})
+    assert limits(both).startswith("The limits are the model without any head, and without any head or neuron: ")
+    one = dataclasses.replace(both, limits=(Limit("ffn", 100),))
+    assert limits(one).startswith("The limit is the model without any neuron: ")
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -119,7 +119,7 @@ def test_what_cannot_be_reached_is_said(given: Given, monkeypatch: pytest.Monkey
     assert re.match(
         r"`speedup` 4 was not reached in \w+ tr\w+: the fastest was 2\.\d\d times as fast as the whole", text
     )
-    assert "Without any of these blocks it is 5.00 times as fast here (20.0 of 100.0 ms)" in text
+    assert "Without any of these blocks it is 5.00 times as fast here (20.00 of 100.00 ms)" in text
     assert "20 % of its time is outside of blocks, in embeddings, norms and the rest" in text
     with pytest.raises(
         ValueError, match=r"`speedup` 9 cannot be reached: without any head or neuron this model is 5\.00"

@@ -138,6 +138,20 @@ def test_a_repair_that_fails_leaves_the_model_as_it_was(fresh: Fresh) -> None:
     assert threading.active_count() == running
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"attention_mask": torch.zeros(2, 6, dtype=torch.long)}, "no token of the batches counts there"),
+        ({"input_ids": None, "inputs_embeds": torch.full((2, 6, 32), torch.nan)}, "not finite on some batch"),
+    ],
+)
+def test_rows_that_say_nothing_are_not_taken_for_a_fit(changed: dict[str, Any], why: str, fresh: Fresh) -> None:
+    original = fresh("bert")
+    model = kheads.remove(copy.deepcopy(original), kheads.select(torch.rand(12), 5, kheads.discover(original)))
+    found = kheads.repair(model, original, [{**ZOO["bert"].inputs(), **changed}])
+    assert not found.refitted and all(site.why.endswith(why) for site in found.sites)
+
+
 def test_parts_are_refitted_alone(fresh: Fresh) -> None:
     whole = fresh("bert")
     for parts, mark in (("heads", "attention"), ("ffn", "layer")):

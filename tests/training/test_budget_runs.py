@@ -10,7 +10,9 @@ import torch
 import kheads
 from kheads import Budget, prune
 from kheads.methods.registry import BUILT_IN
+from kheads.training.aim import aimed
 from small_runs import arguments, data
+from zoo.cases import build
 
 Fresh = Callable[[str], Any]
 SHORT = (2, 6)
@@ -102,7 +104,10 @@ def test_a_loop_of_ones_own_takes_a_budget(fresh: Fresh) -> None:
         ({"k": 3, "budget": Budget(params=0.9)}, TypeError, "`k` and `budget` both say"),
         ({"budget": Budget(params=10)}, ValueError, "`params` 10 cannot be reached: without any head or neuron"),
         ({"budget": Budget(params=10**9)}, ValueError, "has .* parameters already, which is within 1,000,000,000"),
+        ({"budget": Budget(ms=1e9, at=SHORT)}, ValueError, r"takes \d+\.\d\d ms already, which is within 1e\+09 ms"),
         ({"k": 3, "parts": "all"}, ValueError, "a number of heads leaves neurons alone"),
+        ({"parts": "all"}, ValueError, "`parts` belongs to a budget"),
+        ({"budget": 0.5}, TypeError, r"`budget` must be a kheads.Budget, such as Budget\(params=0.7\); got 0.5"),
         (
             {"budget": Budget(params=0.9), "method": kheads.DSP()},
             ValueError,
@@ -119,3 +124,20 @@ def test_what_cannot_be_is_refused_before_training(
     with pytest.raises(error, match=message):
         quick(model, tmp_path / "run", **given)
     assert parameters(model) == before and not (tmp_path / "run").exists()
+
+
+def test_neurons_are_not_advised_where_they_cannot_go() -> None:
+    with pytest.raises(ValueError, match=r"with heads alone: without any attention .* % of what it has now\.$"):
+        aimed(build("mixtral"), Budget(params=0.1), "heads", None)
+    with pytest.raises(ValueError, match='; add `parts="all"`'):
+        aimed(build("bert"), Budget(params=0.1), "heads", None)
+
+
+def test_what_takes_a_while_before_the_run_is_told(
+    fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KHEADS_CACHE", str(tmp_path / "cache"))
+    loud = arguments(tmp_path / "run", disable_tqdm=False)
+    with pytest.raises(ValueError, match="cannot be reached"):
+        quick(fresh("bert"), tmp_path / "run", budget=Budget(speedup=1e6, at=SHORT), args=loud)
+    assert "timing the whole model and the model without blocks" in "".join(capsys.readouterr())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,39 +15,59 @@ MOST_OPTIONS = 256  # counts of a group that are looked at; what is left over is
 ROUNDING = 1e-9  # of the limit, by which sums of floating-point numbers may pass it
 
 
-def best_items(values: Tensor, costs: Tensor, limit: float) -> Tensor:
+def best_items(values: Tensor, costs: Tensor, limit: float, quotas: Sequence[tuple[Tensor, int]] = ()) -> Tensor:
     """The items of highest total value whose costs fit into the limit, (N,) bool; no further item would fit.
 
     Items of equal cost are taken in the order of their value, the lower index first. With D different costs, every
     combination of how many of each are taken is tried but for the most frequent one, which takes what is left. That is
     exact. Where there are more than `MOST_COMBINATIONS`, items are taken by value per cost for as long as they fit,
-    which misses the best total by less than the value of one item.
+    which misses the best total by less than the value of one item; of a quota the best are taken that fit.
 
     Args:
         values: one number per item, from 0 up.
         costs: one number per item, from 0 up.
-        limit: the most that the items taken may cost.
+        limit: the most that the items taken may cost; what the quotas need at the least must fit.
+        quotas: items of which exactly so many are taken; no item is in two.
     """
-    taken = costs == 0
-    prices, members = torch.unique(costs[~taken], return_inverse=True)
-    free = (~taken).nonzero().flatten()
-    classes = [free[members == number] for number in range(len(prices))]
-    classes = [group[values[group].argsort(descending=True, stable=True)] for group in classes]
-    order = sorted(range(len(classes)), key=lambda number: len(classes[number]))
-    combinations = torch.tensor([len(classes[number]) + 1.0 for number in order[:-1]]).prod()
-    if len(classes) and combinations <= MOST_COMBINATIONS:
-        ordered = [classes[number] for number in order]
-        for group, taking in zip(ordered, _best_counts(ordered, values, costs, limit), strict=True):
-            taken[group[:taking]] = True
-    return fill(taken, values, costs, limit)
+    bound = torch.zeros_like(costs, dtype=torch.bool)
+    for items, _ in quotas:
+        bound[items] = True
+    taken = (costs == 0) & ~bound
+    choices = [_Choices.exactly(_classes(items, values, costs), count, values, costs) for items, count in quotas]
+    classes = _classes((~taken & ~bound).nonzero().flatten(), values, costs)
+    choices += [_Choices.any_number(group, values, costs) for group in classes[:-1]]
+    if math.prod(choice.size for choice in choices) > MOST_COMBINATIONS:
+        taken[within(quotas, values, costs, limit)] = True
+    else:
+        taken[_best_combination(choices, classes[-1:], values, costs, limit)] = True
+    return fill(taken, values, costs, limit, ~bound)
 
 
-def fill(taken: Tensor, values: Tensor, costs: Tensor, limit: float) -> Tensor:
-    """Adds items by value per cost, for as long as one fits."""
+def within(quotas: Sequence[tuple[Tensor, int]], values: Tensor, costs: Tensor, limit: float) -> Tensor:
+    """So many items of each quota as it asks for, as indices: the best ones, or cheaper ones where those do not fit."""
+
+    def chosen(thrift: float) -> Tensor:
+        wanted = (1 - thrift) * values / values.max().clamp(min=1e-300) - thrift * costs / costs.max().clamp(min=1e-300)
+        best = [items[wanted[items].argsort(descending=True, stable=True)][:count] for items, count in quotas]
+        return torch.cat([*best, torch.arange(0)])
+
+    if not quotas or not len(values):
+        return torch.arange(0)
+    low, high, room = 0.0, 1.0, limit * (1 + ROUNDING)
+    if float(costs[chosen(low)].sum()) <= room:
+        return chosen(low)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if float(costs[chosen(middle)].sum()) <= room else (middle, high)
+    return chosen(high)
+
+
+def fill(taken: Tensor, values: Tensor, costs: Tensor, limit: float, free: Tensor | None = None) -> Tensor:
+    """Adds items by value per cost, of those that are free, for as long as one fits."""
     taken = taken.clone()
     room = limit * (1 + ROUNDING) - float(costs[taken].sum())
     density = values / costs.clamp(min=1e-300)
-    left = (~taken).nonzero().flatten()
+    left = (~taken if free is None else ~taken & free).nonzero().flatten()
     left = left[density[left].argsort(descending=True, stable=True)]
     while len(left := left[costs[left] <= room]):
         # As many of the next ones as fit one after another, then whatever still fits.
@@ -57,23 +78,83 @@ def fill(taken: Tensor, values: Tensor, costs: Tensor, limit: float) -> Tensor:
     return taken
 
 
-def _best_counts(classes: Sequence[Tensor], values: Tensor, costs: Tensor, limit: float) -> list[int]:
-    """How many of each class to take, the last of which fills what the others leave."""
+def _classes(items: Tensor, values: Tensor, costs: Tensor) -> list[Tensor]:
+    """The items by what they cost, each class best first, the largest class last."""
+    prices, members = torch.unique(costs[items], return_inverse=True)
+    classes = [items[members == number] for number in range(len(prices))]
+    return sorted((group[values[group].argsort(descending=True, stable=True)] for group in classes), key=len)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """How many of some classes may be taken: what each way is worth and costs, and how many of each class it takes.
+
+    Attributes:
+        classes: the classes, best items first.
+        numbers: of every class in every way, (ways, classes); None where they are more than can be tried.
+        size: how many ways there are.
+        worth: what each way is worth, (ways,).
+        spent: what each way costs, (ways,).
+    """
+
+    classes: Sequence[Tensor]
+    numbers: Tensor | None
+    size: int
+    worth: Tensor
+    spent: Tensor
+
+    @classmethod
+    def any_number(cls, group: Tensor, values: Tensor, costs: Tensor) -> _Choices:
+        """Any number of one class."""
+        return cls._of([group], torch.arange(len(group) + 1).unsqueeze(1), values, costs)
+
+    @classmethod
+    def exactly(cls, classes: Sequence[Tensor], count: int, values: Tensor, costs: Tensor) -> _Choices:
+        """So many in all; the last class has what the others do not."""
+        size = math.prod(len(group) + 1 for group in classes[:-1])
+        if size > MOST_COMBINATIONS:
+            return cls(classes, None, size, torch.empty(0), torch.empty(0))
+        numbers = torch.zeros(1, 0, dtype=torch.long)
+        for group in classes[:-1]:
+            more = torch.arange(len(group) + 1)
+            pairs = torch.cartesian_prod(torch.arange(len(numbers)), more)
+            numbers = torch.cat([numbers[pairs[:, 0]], pairs[:, 1:]], 1)
+        last = count - numbers.sum(1, keepdim=True)
+        most = len(classes[-1]) if classes else 0
+        possible = ((last >= 0) & (last <= most)).flatten()
+        numbers = torch.cat([numbers, last], 1)[possible, : len(classes)]
+        return cls._of(classes, numbers, values, costs)
+
+    @classmethod
+    def _of(cls, classes: Sequence[Tensor], numbers: Tensor, values: Tensor, costs: Tensor) -> _Choices:
+        worth, spent = (torch.zeros(len(numbers), dtype=torch.float64) for _ in "ab")
+        for group, taking in zip(classes, numbers.T, strict=True):
+            worth += _sums(values[group])[taking]
+            spent += taking * costs[group[0]]
+        return cls(classes, numbers, len(numbers), worth, spent)
+
+
+def _best_combination(
+    choices: Sequence[_Choices], last: Sequence[Tensor], values: Tensor, costs: Tensor, limit: float
+) -> Tensor:
+    """The items of the best combination of ways, as indices; a last class fills what the others leave."""
     room = limit * (1 + ROUNDING)
     worth, spent = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    for group in classes[:-1]:
-        steps = torch.arange(len(group) + 1, dtype=torch.float64)
-        worth = (worth.unsqueeze(1) + _sums(values[group])).flatten()
-        spent = (spent.unsqueeze(1) + steps * costs[group[0]]).flatten()
-    last = classes[-1]
-    fitting = ((room - spent) / costs[last[0]]).floor().clamp(min=-1, max=len(last)).long()
-    worth = torch.where(fitting < 0, -torch.inf, worth + _sums(values[last])[fitting.clamp(min=0)])
+    for choice in choices:
+        worth = (worth.unsqueeze(1) + choice.worth).flatten()
+        spent = (spent.unsqueeze(1) + choice.spent).flatten()
+    worth = torch.where(spent <= room, worth, -torch.inf)
+    found: list[Tensor] = [torch.arange(0)]
+    for group in last:
+        fitting = ((room - spent) / costs[group[0]]).floor().clamp(min=0, max=len(group)).long()
+        worth = worth + _sums(values[group])[fitting]
+        found.append(group[: int(fitting[worth.argmax()])])
     best = int(worth.argmax())
-    counts = [int(fitting[best].clamp(min=0))]
-    for group in reversed(classes[:-1]):
-        best, number = divmod(best, len(group) + 1)
-        counts.insert(0, number)
-    return counts
+    for choice in reversed(choices):
+        best, way = divmod(best, choice.size)
+        assert choice.numbers is not None, "ways that are not listed are not tried"
+        found += [group[:number] for group, number in zip(choice.classes, choice.numbers[way].tolist(), strict=True)]
+    return torch.cat(found)
 
 
 def _sums(values: Tensor) -> Tensor:

@@ -37,7 +37,8 @@ def select(
 
     With any other budget the sum of score times cost is made as large as the limit allows, scores counting from the
     lowest one up: for small blocks that is a threshold on the scores again. Never above the limit, and no further block
-    fits. `blocks.knapsack` says how exactly. A site that would keep a silent block, emptied, keeps its best one.
+    fits. `blocks.knapsack` says how exactly, quotas and multiples included. A site that would keep a silent block,
+    emptied, keeps its best one.
 
     Args:
         scores: one finite number per block, (N,), in global order.
@@ -49,6 +50,8 @@ def select(
     """
     sites = sites if isinstance(sites, Sites) else tuple(sites)
     scores = _checked_scores(scores, sites)
+    if (budget is None) == (k is None):
+        raise TypeError("`select` takes either `budget` or `k`, which say how much may stay; give one of them.")
     asked: Any = k if budget is None else budget
     if not isinstance(asked, Budget):
         _check_k(asked, sites)
@@ -208,7 +211,10 @@ def _checked_scores(scores: Tensor | Sequence[float], sites: tuple[Site, ...]) -
 
 def _check_k(k: int, sites: tuple[Site, ...]) -> None:
     most, what = total(sites), noun(sites)
+    if not most:
+        raise ValueError(f"There are no {what} left to choose from.")
     if isinstance(k, bool) or not isinstance(k, int):
-        raise TypeError(f"`k` must be an integer between 1 and {most} (the model's {what}); got {k!r}.")
+        share = f"; a share is `Budget(heads={k})`" if isinstance(k, float) and 0 < k < 1 else ""
+        raise TypeError(f"`k` must be an integer between 1 and {most} (the model's {what}){share}; got {k!r}.")
     if not 1 <= k <= most:
         raise ValueError(f"`k` must be between 1 and {most} (the model's {what}); got {k}.")

@@ -12,10 +12,11 @@ from kheads.blocks.budget import Budget
 from kheads.blocks.constraints import Constraints
 from kheads.blocks.costs import Costs
 from kheads.blocks.kept import Kept
-from kheads.blocks.knapsack import ROUNDING, Group, best_items, best_steps
+from kheads.blocks.knapsack import ROUNDING, Group, best_items, best_steps, within
 from kheads.blocks.site import Site, noun, part, parts_of, spans
 
 WITHOUT = {"heads": "without any attention", "ffn": "without any neuron", "all": "without any head or neuron"}
+ADD_ALL = '; add `parts="all"`'
 ALONE = {"heads": " with heads alone", "ffn": " with neurons alone", "all": ""}
 
 
@@ -45,23 +46,50 @@ class Choice:
     @property
     def values(self) -> Tensor:
         """What each block is worth, from 0 up: its score is per cost."""
-        return (self.scores - self.scores.min()) * self.costs.each
+        lowest = self.scores.min() if len(self.scores) else 0.0
+        return (self.scores - lowest) * self.costs.each
 
     def mask(self) -> Tensor:
         """The blocks that stay, (N,) bool."""
         if self.constraints.uniform:
             return self._uniform()
-        taken, free = self._forced()
-        least = self.costs.of(Kept.from_mask(taken, self.sites), self.sites)
-        self._check(least)
-        room = self.limit - least
-        if self.costs.curves or self.constraints.multiple_of > 1:
-            return self._stepwise(taken, free, room)
-        taken[free] = best_items(self.values[free], self.costs.each[free], room)
+        taken, quotas = self._forced()
+        spent = self.costs.of(Kept.from_mask(taken, self.sites), self.sites)
+        if self.costs.curves or any(site.count % self._step(site) for site in self.sites):
+            return self._stepwise(taken, quotas, self.limit - spent)
+        item = self._items(taken)
+        free = item >= 0
+        values, costs = (_added(of[free], item[free]) for of in (self.values, self.costs.each))
+        inside = [(torch.unique(item[blocks]), count // self._together(blocks, count)) for blocks, count in quotas]
+        self._check(spent + sum(_cheapest(costs[items], count) for items, count in inside))
+        taken[free] = best_items(values, costs, self.limit - spent, inside)[item[free]]
         return taken
 
-    def _forced(self) -> tuple[Tensor, Tensor]:
-        """What must stay, (N,) bool, and which of the others may, as indices."""
+    def _items(self, taken: Tensor) -> Tensor:
+        """Of each block the item that it goes with, (N,), -1 where it must stay: a head, or a multiple of neurons."""
+        item, start = torch.full_like(taken, -1, dtype=torch.long), 0
+        for site, place in spans(self.sites):
+            left, step = _span(place)[~taken[place]], self._step(site)
+            queue = self._best_first(left) if step > 1 else left
+            item[queue] = start + torch.arange(len(queue)) // step
+            start += len(queue) // step
+        return item
+
+    def _together(self, blocks: Tensor, count: int) -> int:
+        """How many of the blocks of a quota go together, which must divide what it asks for."""
+        sites = [
+            site for site, place in spans(self.sites) if len(blocks) and place.start <= int(blocks[0]) < place.stop
+        ]
+        step = self._step(sites[0]) if sites else 1
+        if count % step:
+            raise ValueError(
+                f"`quotas` and `multiple_of` contradict each other: {count} further neurons of ffn are no multiple of "
+                f"{step}; ask for {count % step} fewer, or {step - count % step} more."
+            )
+        return step
+
+    def _forced(self) -> tuple[Tensor, list[tuple[Tensor, int]]]:
+        """What must stay, (N,) bool; and of each kind with a quota the other blocks, and how many of them stay."""
         taken = Kept.from_dict(self.constraints.protected).mask(self.sites).bool()
         for site, place in spans(self.sites):
             least = self._least(site)
@@ -72,7 +100,7 @@ class Choice:
             have = int(taken[place].sum())
             step = self._step(site)
             self._take(taken, _span(place), min(-(-max(least, have) // step) * step, site.count) - have)
-        closed = torch.zeros_like(taken)
+        quotas = []
         for kind, quota in self.constraints.quotas.items():
             blocks = self._blocks_of(kind)
             have = int(taken[blocks].sum())
@@ -81,9 +109,8 @@ class Choice:
                     f"Kind {kind!r} must keep exactly {quota} blocks by `quotas`, but it has {len(blocks)}, and {have} "
                     "are already required there."
                 )
-            self._take(taken, blocks, quota - have)
-            closed[blocks] = True
-        return taken, (~taken & ~closed).nonzero().flatten()
+            quotas.append((blocks[~taken[blocks]], quota - have))
+        return taken, quotas
 
     def _take(self, taken: Tensor, blocks: Tensor, missing: int) -> None:
         """Takes the best of some blocks that are not taken yet."""
@@ -109,11 +136,25 @@ class Choice:
 
     # -------------------------------------------------------------------------- a number of blocks for each site
 
-    def _stepwise(self, taken: Tensor, free: Tensor, room: float) -> Tensor:
-        """Where costs are curves, or neurons come in multiples: a number of blocks for each site, best first."""
-        is_free = torch.zeros_like(taken)
-        is_free[free] = True
-        queues, groups, values = [], [], self.values
+    def _stepwise(self, taken: Tensor, quotas: Sequence[tuple[Tensor, int]], room: float) -> Tensor:
+        """Where costs are curves, or neurons come in multiples: a number of blocks for each site, best first.
+
+        Quotas are filled before, with the best blocks that fit.
+        """
+        if self.constraints.multiple_of > 1 and "ffn" in self.constraints.quotas:
+            raise ValueError(
+                "`multiple_of` and a quota of ffn do not go together here, where costs are no line or a layer has no "
+                "multiple of neurons; leave one of them out."
+            )
+        values = self.values
+        taken[within(quotas, values, self.costs.each, room)] = True
+        is_free = ~taken
+        for blocks, _ in quotas:
+            is_free[blocks] = False
+        least = self.costs.of(Kept.from_mask(taken, self.sites), self.sites)
+        self._check(least)
+        room = self.limit - least
+        queues, groups = [], []
         for site, place in spans(self.sites):
             queue = self._best_first(_span(place)[is_free[place]])
             have = int(taken[place].sum())
@@ -165,10 +206,11 @@ class Choice:
         """For each number of blocks that all sites of a part may keep: the number, its total value, its total cost."""
         own = [(site, place) for site, place in spans(self.sites) if part(site) == name]
         most, least = min(site.count for site, _ in own), max(self._least(site) for site, _ in own)
-        counts = self._counts(0, most, own[0][0])
+        counts = self._counts(0, most, max((site for site, _ in own), key=lambda site: site.count))
         counts = counts[counts >= least]
         if not len(counts):
-            raise ValueError(f"`min_per_site` = {least} is more than the {most} that some site has.")
+            what = noun([site for site, _ in own])
+            raise ValueError(f"`uniform` cannot keep {least} {what} in each site: one has only {most}.")
         values, worth, spent = self.values, torch.zeros(len(counts)).double(), torch.zeros(len(counts)).double()
         for site, place in own:
             worth += _sums(values[self._best_first(_span(place))])[counts]
@@ -187,11 +229,11 @@ class Choice:
         if budget.name == "speedup":
             can = f"this model is {whole / least:.2f} times as fast here"
         elif budget.name == "ms":
-            can = f"this model still takes {least:.1f} ms here"
+            can = f"this model still takes {least:,.2f} ms here"
         else:
             what = {"params": "parameters", "flops": "FLOPs"}[budget.name]
             can = f"this model still has {least:,.0f} {what}, {100 * least / whole:.1f} % of what it has now"
-        more = '; add `parts="all"`' if parts != "all" and bare else ""
+        more = ADD_ALL if parts != "all" and bare else ""
         raise ValueError(
             f"`{budget.name}` {getattr(budget, budget.name):,} cannot be reached{ALONE[parts] if bare else ''}: "
             f"{state} {can}{more}."
@@ -200,6 +242,17 @@ class Choice:
 
 def _span(place: slice) -> Tensor:
     return torch.arange(place.start, place.stop)
+
+
+def _added(numbers: Tensor, item: Tensor) -> Tensor:
+    """The sum of the numbers of each item."""
+    size = int(item.max()) + 1 if len(item) else 0
+    return torch.zeros(size, dtype=torch.float64).index_add(0, item, numbers)
+
+
+def _cheapest(costs: Tensor, count: int) -> float:
+    """What so many blocks cost at the least."""
+    return float(costs.sort().values[:count].sum())
 
 
 def _sums(values: Tensor) -> Tensor:

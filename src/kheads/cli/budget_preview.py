@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kheads.lab import terminal
 from kheads.lab.budget_preview import BudgetPreview, BudgetRequest, plain_budget, preview_budgets
-from kheads.lab.budget_words import LIMITS, ONLY, BudgetAdvice, advise, asked, columns, options, rows, timing
+from kheads.lab.budget_words import ONLY, BudgetAdvice, advise, asked, columns, limits, options, rows, timing
 from kheads.lab.jobs.job import Job
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.preview_words import quality_of
@@ -77,7 +77,7 @@ def _tell(found: BudgetPreview, advice: BudgetAdvice, prune: str, output: Path |
     names = [name.replace(": ", ":\n") for name in columns(found)]  # so that it fits into 80 columns
     shown = terminal.console()
     shown.print(terminal.rows_table(title, names, rows(found)))
-    for text in (f"{LIMITS} {timing(found)}".strip(), "", _figure(found), "", *told):
+    for text in (f"{limits(found)} {timing(found)}".strip(), "", _figure(found), "", *told):
         shown.print(text, markup=False)
     shown.print(prune, markup=False, soft_wrap=True)
 

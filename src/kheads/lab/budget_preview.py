@@ -36,10 +36,12 @@ from kheads.lab.preview import (
 from kheads.measuring.measurement import Measurement, cut_copy, known_parts, measure, size
 from kheads.measuring.pricing import price
 from kheads.measuring.timing import Ratio
+from kheads.measuring.work import least
 from kheads.methods.base import Goal
 from kheads.training.run import Run
 
 EDGE = 0.95  # of what can go at all: beyond it a few blocks are left
+HARDLY = 1e-4  # a share of the whole that is not worth a budget
 WITHIN, BEYOND = 4, 6  # budgets that heads alone can meet, and further ones
 BOTH = ("heads", "all")
 HEADS_ALONE = "kheads does not know the feed-forward layers of this model, so the preview is of its heads alone."
@@ -203,7 +205,7 @@ def shares(limits: Sequence[float]) -> list[float]:
         limits: the share that each of the parts costs; no more can go.
     """
     few, many = min(limits), EDGE * max(limits)
-    if EDGE * few < many and few < many:
+    if 0 < EDGE * few < many and few < many:
         raw = [EDGE * few * turn / WITHIN for turn in range(1, WITHIN + 1)]
         raw += [few + (many - few) * turn / BEYOND for turn in range(1, BEYOND + 1)]
     else:
@@ -230,15 +232,20 @@ def preview_budgets(job: Job, prepared: Prepared, asked: BudgetRequest, tell: Te
     batch = batch_at(prepared, shape) if asked.timed else None
     tell("finding out what blocks cost", 0, 0)
     goals = [goal_for(job, prepared.model, asked.budget(0.5, shape), name) for name in parts]
-    budgets = [asked.budget(share, shape) for share in shares([removable(goal) for goal in goals])]
+    limits = [removable(goal) for goal in goals]
+    budgets = (
+        list(dict.fromkeys(asked.budget(share, shape) for share in shares(limits))) if max(limits) > HARDLY else []
+    )
     plans = [[reach for budget in budgets if (reach := reachable(goal, budget)) is not None] for goal in goals]
+    if not any(plans):
+        raise ValueError(nothing_to_remove(parts[-1]))
     done, of = 0, sum(map(len, plans))
     points: list[BudgetPoint] = []
     with tempfile.TemporaryDirectory(prefix="kheads-", ignore_cleanup_errors=True) as folder:
         run = opened(job, prepared, folder)
         tell("measuring the unpruned model", 0, of)
         unpruned = run.bench.evaluate()[0]
-        limits = _limits(prepared.model, goals, batch)
+        emptied = _limits(prepared.model, goals, batch)
         for plan in (plan for plan in plans if plan):
             tell(f"scoring {named(plan[0].parts)}", done, of)
             score(run, plan[-1])  # scores that lead to the fewest blocks serve every budget
@@ -261,7 +268,7 @@ def preview_budgets(job: Job, prepared: Prepared, asked: BudgetRequest, tell: Te
         unpruned=unpruned,
         budgets=tuple(budgets),
         points=tuple(points),
-        limits=tuple(limits),
+        limits=tuple(emptied),
         timing=_timing(points),
         seconds=time.monotonic() - begin,
         remarks=tuple(dict.fromkeys((*prepared.notes, *alone))),
@@ -287,9 +294,15 @@ def goal_for(job: Job, model: Any, budget: Budget, parts: str) -> Goal:
 
 
 def removable(goal: Goal) -> float:
-    """The share of the whole cost that blocks are; no more can go."""
+    """The share of the whole cost that can go: all blocks, but one where a site is never empty."""
     assert goal.costs is not None, "a budget has costs"
-    return 1 - goal.costs.outside / goal.costs.whole
+    return 1 - goal.costs.of(least(goal.sites), goal.sites) / goal.costs.whole
+
+
+def nothing_to_remove(parts: str) -> str:
+    """Why there is no budget to look at."""
+    more = "" if parts == "all" else "; look at other `parts`"
+    return f"There is nothing to remove: {named(parts)} that could go are hardly any of this model{more}."
 
 
 def reachable(goal: Goal, budget: Budget) -> Goal | None:

@@ -25,9 +25,7 @@ from kheads.lab.terminal import metric as written
 FIRST = {"params": "smaller", "flops": "FLOPs", "speedup": "asked"}  # what the first column shows
 ONLY = {"heads": "heads only", "ffn": "neurons only", "all": "heads and neurons"}
 BRIEF = {"heads": "heads", "ffn": "neurons", "all": "all"}
-LIMITS = (
-    "The limits are the model without any head, and without any head or neuron: but for noise, no budget gives more."
-)
+WITHOUT = {"heads": "without any head", "ffn": "without any neuron", "all": "without any head or neuron"}
 
 
 @dataclass(frozen=True)
@@ -88,14 +86,14 @@ def rows(preview: BudgetPreview, digits: bool = False) -> list[tuple[str, ...]]:
         digits: write all numbers there are, where there is room.
     """
     whole = [_size(preview, preview.parameters, digits), *_numbers(preview, None, digits)]
-    limits = [cell for limit in preview.limits for cell in _limit(preview, limit, digits)]
+    least = [cell for limit in preview.limits for cell in _limit(preview, limit, digits)]
     return [
         ("unpruned", *whole * len(preview.parts)),
         *(
             (asked(budget), *(cell for parts in preview.parts for cell in _cells(preview, budget, parts, digits)))
             for budget in preview.budgets
         ),
-        ("limit", *limits),
+        ("limit", *least),
     ]
 
 
@@ -113,6 +111,13 @@ def options(point: BudgetPoint) -> list[str]:
     value = asked(budget).replace(" ", "").removesuffix("x")
     at = [] if budget.at is None else ["--at", "x".join(map(str, budget.batch))]
     return [name, value, *([] if point.parts == "all" else ["--parts", point.parts]), *at]
+
+
+def limits(preview: BudgetPreview) -> str:
+    """What the last line of the table is."""
+    told = ", and ".join(WITHOUT[parts] for parts in preview.parts)
+    what = "limits are" if len(preview.parts) > 1 else "limit is"
+    return f"The {what} the model {told}: but for noise, no budget gives more."
 
 
 def timing(preview: BudgetPreview) -> str:

@@ -94,13 +94,22 @@ def parse(option: Option, text: str, where: str) -> Any:
         return None
     if str in option.types:
         return check(option, text, where)
-    if float in option.types and (percent := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)):
-        return check(option, float(percent[1]) / 100, where)
+    percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text) if float in option.types else None
+    try:
+        return check(option, float(percent[1]) / 100 if percent else _plain(option, text), where)
+    except ValueError:
+        if not is_share(option):
+            raise
+        raise ValueError(f"`{where}` must be {option.kind}, as in 30%; got {text!r}.") from None
+
+
+def _plain(option: Option, text: str) -> Any:
+    """The value that a text stands for, as TOML has it."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.split(",") if option.kind.startswith("a list") else text
-    return check(option, value, where)
+        return text.split(",") if option.kind.startswith("a list") else text
+    return value
 
 
 def check(option: Option, value: Any, where: str) -> Any:

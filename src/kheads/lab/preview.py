@@ -314,6 +314,8 @@ def _orders_heads(method: Method) -> bool:
 
 
 def _checked(ks: Sequence[int], heads: int) -> list[int]:
+    if heads < 2:
+        raise ValueError(f"There is nothing to look at: fewer heads than the model's {heads} would be none.")
     for k in ks:
         if not 1 <= k < heads:
             raise ValueError(f"`k` must be between 1 and {heads - 1}, fewer than the model's {heads} heads; got {k}.")

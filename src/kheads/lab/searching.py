@@ -23,6 +23,7 @@ from kheads.lab.budget_preview import (
     BudgetRequest,
     goal_for,
     named,
+    nothing_to_remove,
     parts_for,
     plain_budget,
     reachable,
@@ -235,7 +236,7 @@ def _goals(job: Job, settled: Job, prepared: Prepared) -> list[Goal]:
     budgets = dict.fromkeys(asked.budget(share, whole.batch) for share in shares)
     found = [reach for budget in budgets if (reach := reachable(goal, budget)) is not None]
     if not found:
-        raise ValueError(f"There is nothing to remove: {named(parts)} are hardly any of this model.")
+        raise ValueError(nothing_to_remove(parts))
     return found
 
 

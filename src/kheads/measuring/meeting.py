@@ -56,6 +56,7 @@ class Met:
         tries: how often blocks were chosen.
         parameters: of the smaller model.
         flops: of the smaller model on the batch of the budget; None where the budget is about none, and none is given.
+        whole: the same amount of the whole model, in the currency of the budget.
     """
 
     kept: Kept
@@ -65,6 +66,7 @@ class Met:
     tries: int
     parameters: int
     flops: int | None
+    whole: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: what was asked for, of which batch and threads; what was reached, and in how many tries."""
@@ -80,6 +82,7 @@ class Met:
             "tries": self.tries,
             "parameters": self.parameters,
             "flops": self.flops,
+            "whole": self.whole,
         }
 
 
@@ -127,7 +130,7 @@ def _counted(model: nn.Module, kept: Kept, budget: Budget, costs: Costs, inputs:
             f"The chosen blocks leave {value:,} {budget.currency}, and the budget allows {limit:,.0f}; give the costs "
             "of this model, as `kheads.price` finds them out."
         )
-    return Met(kept, budget, Reached(value, value, value), None, 1, parameters, work)
+    return Met(kept, budget, Reached(value, value, value), None, 1, parameters, work, costs.whole)
 
 
 # ----------------------------------------------------------------------------------------------------------------- time
@@ -148,7 +151,8 @@ def _timed(
         small = cut_copy(model, kept)
         reached, ratio = compared(model, small, budget, inputs)
         if reaches(reached, budget):
-            best = Met(kept, budget, reached, ratio, number, size(small)["parameters"], flops(small, inputs))
+            parameters = size(small)["parameters"]
+            best = Met(kept, budget, reached, ratio, number, parameters, flops(small, inputs), costs.whole)
             if not exceeds(reached, budget):
                 return best
         elif best is not None:
@@ -242,7 +246,7 @@ def refusal(budget: Budget, ratios: Sequence[Ratio], costs: Costs) -> str:
     return (
         f"`{budget.name}` {budget.amount:g} was not reached in {tries}: the fastest was {best.ratio:.2f} times as fast "
         f"as the whole model ({best.low:.2f} to {best.high:.2f}). Without any of these blocks it is {fastest:.2f} "
-        f"times as fast here ({costs.outside:.1f} of {costs.whole:.1f} ms): {100 * share:.0f} % of its time is outside "
+        f"times as fast here ({costs.outside:.2f} of {costs.whole:.2f} ms): {100 * share:.0f} % of its time is outside "
         "of blocks, in embeddings, norms and the rest. Ask for less."
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler, Subset
 from transformers import PreTrainedModel, TrainerState, TrainingArguments
@@ -25,7 +26,7 @@ from kheads.training.distillation import Teacher
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.memory import in_graph
 from kheads.training.plan import Plan
-from kheads.training.progress import progress
+from kheads.training.progress import progress, say
 from kheads.training.trainer import items_per_example
 
 # Metrics of a model by evaluation set.
@@ -93,6 +94,11 @@ class Bench:
         _as_it_is(self.model)
         self.remarks += [one for one in not_numbers(metrics) if one not in self.remarks]
         return metrics, {name: output.predictions for name, output in outputs.items()}
+
+    def tell(self, text: str) -> None:
+        """Says what is being done, where people are looking."""
+        if not self.args.disable_tqdm and PartialState().is_main_process:
+            say(text)
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:

@@ -26,7 +26,7 @@ from kheads.methods.registry import DEFAULT, as_method, key_of
 from kheads.surgery.gates import attach as attach_gates
 from kheads.surgery.gates import detach
 from kheads.surgery.removal import remove
-from kheads.training.aim import aimed
+from kheads.training.aim import aimed, check_asked
 from kheads.training.learned_gates import LearnedGates, schedule
 
 
@@ -68,6 +68,7 @@ def attach(
     asked = k if budget is None else budget
     if asked is None or (k is not None and budget is not None):
         raise TypeError("`attach` takes either `k` or `budget`, which say how much may stay; give one of them.")
+    check_asked(budget, None)
     goal = aimed(model, asked, parts, constraints, unit)
     chosen.check(goal)
     return Pruner(model, LearnedGates(chosen, goal, seed), steps)

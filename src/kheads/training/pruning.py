@@ -21,7 +21,7 @@ from kheads.methods.base import Method
 from kheads.methods.finite import check_weights
 from kheads.methods.registry import as_method, default
 from kheads.storage.fingerprints import of_model
-from kheads.training.aim import aimed
+from kheads.training.aim import aimed, check_asked
 from kheads.training.asked import CONTENT
 from kheads.training.bench import Bench, Score
 from kheads.training.plan import Plan
@@ -76,6 +76,7 @@ def prune(
     """
     if k is not None and budget is not None:
         raise TypeError("`k` and `budget` both say how much may stay; give one of them.")
+    check_asked(budget, parts if k is None else None)
     plan = _planned(plan, {name: options.pop(name) for name in PLAN_FIELDS & options.keys()})
     _check_inputs(plan, constraints, train_dataset)
     with _in_folder(args) as named:
@@ -88,7 +89,7 @@ def prune(
             if constraints is not None:
                 raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
             return _unpruned(bench, unit)
-        goal = aimed(bench.model, asked, parts, constraints, unit)
+        goal = aimed(bench.model, asked, parts, constraints, unit, bench.tell)
         if goal.limit >= goal.whole and goal.costs is None:
             return _unpruned(bench, unit)
         chosen = as_method(method or default(plan.trained and not plan.pipelined), outline=plan.outline)

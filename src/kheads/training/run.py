@@ -41,7 +41,7 @@ from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.memory import original_of, waiting
-from kheads.training.progress import progress, say
+from kheads.training.progress import progress
 from kheads.training.recording import FURTHER, describe_method
 from kheads.training.result import PruneResult
 
@@ -277,14 +277,9 @@ class Run:
             return replace(goal, budget=budget).kept(self.scores)
 
         with self.bench.timed("meet"):
-            met = meet(self.bench.model, within, goal.budget, goal.costs, tell=self.tell)
+            met = meet(self.bench.model, within, goal.budget, goal.costs, tell=self.bench.tell)
         self.report["budget"] = met.to_dict()
         return met.kept
-
-    def tell(self, text: str) -> None:
-        """Says what is being done, where people are looking."""
-        if not self.bench.args.disable_tqdm and PartialState().is_main_process:
-            say(text)
 
     def repair(self) -> None:
         """Lets what is left make up for what is gone."""

@@ -150,6 +150,9 @@ class Job:
             raise ValueError(f"{named} each say how much may stay; give one of them.")
         if self.at_most is not None and self.threads is not None:
             raise ValueError("`threads` is for `speedup` and `max_ms`; leave it out.")
+        for name in ("at", "threads") if self.k is not None else ():
+            if getattr(self, name) is not None:
+                raise ValueError(f"`{name}` is for budgets of FLOPs or time; `k` counts heads. Leave one of them out.")
         nothing = self.budget is None and self.at_most is None
         if nothing and (unused := [name for name in OF_BUDGETS if getattr(self, name) is not None]):
             raise ValueError(f"`{unused[0]}` belongs to a budget; give one, such as `speedup`, or leave it out.")

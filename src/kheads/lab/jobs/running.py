@@ -135,7 +135,7 @@ def _carry_out(
         prepared.evals,
         given,
         budget=asked_for if isinstance(asked_for, Budget) else None,
-        parts=job.parts,
+        parts=None if asked_for is None else job.parts,
         plan=plan,
         constraints=_constraints(job, discover(prepared.model, job.unit, job.choosing_from)),
         unit=job.unit,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from kheads.lab.budget_preview import BudgetPoint, BudgetPreview
-from kheads.lab.budget_words import LIMITS, BudgetAdvice, columns, rows, timing
+from kheads.lab.budget_words import BudgetAdvice, columns, limits, rows, timing
 from kheads.lab.preview import Metrics
 from kheads.lab.preview_words import quality_of
 from kheads.lab.report.drawing import Axis, Figure, Panel, Series, Table, log_axis
@@ -63,7 +63,7 @@ def _against_speed(preview: BudgetPreview) -> list[Figure]:
 
     lines = [_line(preview, parts, "repaired", speed) for parts in preview.parts]
     panel = _panel(preview, lines, "Speed-up (×)")
-    return [Figure("speed", "Quality against speed", [panel], f"{LIMITS} {timing(preview)}")]
+    return [Figure("speed", "Quality against speed", [panel], f"{limits(preview)} {timing(preview)}")]
 
 
 def _line(preview: BudgetPreview, parts: str, stage: str, place: Callable[[BudgetPoint], float]) -> Series:
@@ -91,7 +91,7 @@ def _panel(preview: BudgetPreview, lines: Sequence[Series], title: str) -> Panel
 
 def _table(preview: BudgetPreview) -> Table:
     names = [name[0].upper() + name[1:] for name in columns(preview, digits=True)]
-    caption = f"{quality_of(preview)}. {LIMITS} {timing(preview)}"
+    caption = f"{quality_of(preview)}. {limits(preview)} {timing(preview)}"
     return Table("preview", "Every budget", names, rows(preview, digits=True), f"{caption[0].upper()}{caption[1:]}")
 
 

@@ -59,8 +59,9 @@ def _reached(name: str, record: Mapping[str, Any], found: Mapping[str, Any]) -> 
     if name == "smaller" or value is None:
         return f"{100 * (1 - after / before):.1f} % smaller"
     if name == "flops":
-        return f"{value:,.0f} FLOPs"
-    form = "{:.2f} times as fast" if name == "speedup" else "{:.1f} ms"
+        whole = found.get("whole")
+        return f"{100 * value / whole:.1f} % of the FLOPs ({value:,.0f})" if whole else f"{value:,.0f} FLOPs"
+    form = "{:.2f} times as fast" if name == "speedup" else "{:.2f} ms"
     low, high = (found["reached"].get(end) for end in ("low", "high"))
     ends = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
     return f"{form.format(value)}{ends}"

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import accumulate
+from math import isfinite
 from typing import Any
 
 import torch
@@ -231,15 +232,19 @@ class _Fit:
             there, here = (_arrived(one.advance(), site, number) for one in (other, own))
             stops.append((there, here))
         give_back()
-        record, sums = _chosen(found.site.name, _target(proof), *self._summed(found, stops))
+        fitted, held_out, tokens = self._summed(found, stops)
+        self.tokens = self.tokens or tokens
+        if not tokens:
+            return RepairedSite(found.site.name, _target(proof), why="no token of the batches counts there")
+        record, sums = _chosen(found.site.name, _target(proof), fitted, held_out)
         if record.ridge is not None:
             record = self._apply(found, sums, record)
         for _, here in stops:
             here.refitted = record.ridge is not None
         return replace(record, why=record.why or proof.why)
 
-    def _summed(self, found: LocatedSite, stops: Sequence[tuple[Stop, Stop]]) -> tuple[Sums, Sums | Rows]:
-        """The sums over the rows to fit, and the held-out rows or, where these are many, their sums."""
+    def _summed(self, found: LocatedSite, stops: Sequence[tuple[Stop, Stop]]) -> tuple[Sums, Sums | Rows, int]:
+        """The sums over the rows to fit; the held-out rows or, where these are many, their sums; and how many in all."""
         device = _device(found.output.weight)
         size = (_width(found), _outputs(found.output), found.output.bias is not None, device)
         firsts = accumulate((len(here.input) for _, here in stops), initial=0)
@@ -253,8 +258,7 @@ class _Fit:
             fitted = fitted.add(rows.x[~out], rows.missing[~out], rows.wanted[~out])
             held_out = held_out.add(rows.x[out], rows.missing[out], rows.wanted[out])
             tokens += len(rows.x)
-        self.tokens = self.tokens or tokens
-        return fitted, held_out
+        return fitted, held_out, tokens
 
     def _rows(self, found: LocatedSite, here: Stop, there: Stop, number: int) -> _Rows:
         """What goes into the projection and what is missing in what comes out, for the tokens that count."""
@@ -322,6 +326,8 @@ def _held_out(x: Tensor, examples: int) -> Tensor:
 def _chosen(name: str, target: str, fitted: Sums, held_out: Sums | Rows) -> tuple[RepairedSite, Sums]:
     """The record of a site, with the ridge to fit it with, if it is to be fitted; and the sums over all rows."""
     before = held_out.relative(held_out.rr)
+    if not isfinite(fitted.rr + held_out.rr + fitted.yy + held_out.yy):
+        return RepairedSite(name, target, why="what it gives or should give is not finite on some batch"), fitted
     follows = fitted.rr + held_out.rr <= ENOUGH * (fitted.yy + held_out.yy)
     ridge, left_over = (None, 0.0) if follows else choose(fitted, held_out)
     after = held_out.relative(left_over)
