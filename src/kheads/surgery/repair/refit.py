@@ -244,7 +244,7 @@ class _Fit:
         return replace(record, why=record.why or proof.why)
 
     def _summed(self, found: LocatedSite, stops: Sequence[tuple[Stop, Stop]]) -> tuple[Sums, Sums | Rows, int]:
-        """The sums over the rows to fit; the held-out rows or, where these are many, their sums; and how many in all."""
+        """The sums over the rows to fit; the held-out rows, or their sums if these are many; and how many in all."""
         device = _device(found.output.weight)
         size = (_width(found), _outputs(found.output), found.output.bias is not None, device)
         firsts = accumulate((len(here.input) for _, here in stops), initial=0)
