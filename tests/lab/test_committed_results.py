@@ -24,6 +24,8 @@ RUNS = {
     "mnli_minilm/results": 18,
     "multi30k_small/results": 16,
     "trained/results": 57,
+    "trained/mnli": 45,
+    "trained/fresh": 16,
 }
 
 
