@@ -18,6 +18,7 @@ from kheads.cli.wording import in_words_of_the_command_line
         ("give a batch that fits, such as `at=(8, 40)`.", "give a batch that fits, such as `--at 8x40`."),
         ("`at` is for `flops`, `speedup` and `ms`", "`--at` is for `--flops`, `--speedup` and `--max-ms`"),
         ("`k` and `at_most` each say how much", "`-k` and `--at-most` each say how much"),
+        ("`pooling` must be one of 'mean', 'cls'", "`--pooling` must be one of 'mean', 'cls'"),
         ("`threads` is for times", "`--set threads=...` is for times"),
     ],
 )

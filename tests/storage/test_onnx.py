@@ -229,7 +229,16 @@ def test_int8_that_is_not_finite_is_refused() -> None:
     case = Case("1 x 2", {}, {"logits": torch.ones(1, 2)})
     outputs = {("", "1 x 2"): {"logits": np.ones((1, 2))}, ("_int8", "1 x 2"): {"logits": np.full((1, 2), np.nan)}}
     with pytest.raises(ExportError, match="export without int8"):
-        int8._lowest([case], Found(outputs, None))
+        int8._closeness([case], Found(outputs, None))
+
+
+@pytest.mark.parametrize(("width", "said"), [(2, "lowest cosine of an output 0.8"), (1, "scores differ by 5.0e-01 of")])
+def test_a_single_score_has_no_cosine(width: int, said: str) -> None:
+    """It would be 1 for any two of one sign."""
+    case = Case("1 x 2", {}, {"logits": torch.ones(1, width)})
+    whole, small = np.array([[2.0, 2.0]]), np.array([[3.0, 1.0]])
+    outputs = {("", "1 x 2"): {"logits": whole[:, :width]}, ("_int8", "1 x 2"): {"logits": small[:, :width]}}
+    assert int8._closeness([case], Found(outputs, None)).startswith(said)
 
 
 def _llama(kind: str) -> Any:

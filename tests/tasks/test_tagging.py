@@ -77,6 +77,15 @@ def test_columns_and_rows_say_the_same() -> None:
         assert ([list(words) for words in found.words], [list(tags) for tags in found.tags]) == wanted
 
 
+@pytest.mark.parametrize("column", [" ", "\t", "  "])
+@pytest.mark.parametrize("inside", ["\u00a0", "\u202f", "\u2028", "\u0085"])
+def test_only_tabs_and_blanks_are_between_columns(inside: str, column: str) -> None:
+    """Other white space is a part of its word, as in 1 000 000 that stays on a line."""
+    Path("x.conll").write_text(f"a{inside}b{column}O\nc{column}B-X\n", encoding="utf-8")
+    found = read_sentences("x.conll")
+    assert found.words == (([f"a{inside}b", "c"]),) and found.tags == (["O", "B-X"],)
+
+
 def test_columns_can_be_chosen() -> None:
     Path("a.txt").write_text("1 a NN O\n2 b VB O\n")
     found = read_sentences("a.txt", {"words": "2", "tags": "3"})

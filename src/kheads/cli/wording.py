@@ -17,6 +17,8 @@ FLAGS = {
     "eval": "--eval",
     "columns": "--column",
     "labels": "--set labels=...",
+    "pooling": "--pooling",
+    "normalise": "--set normalise=...",
     "protected": "--protect",
     "quotas": "--quota",
     "overwrite": "--overwrite",

@@ -14,6 +14,7 @@ compressed (.gz).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,8 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         if not line.strip() or line.startswith(DOCUMENT):
             yield number, []
         else:
-            yield number, [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+            # A blank that does not break a line is a part of its word, as in numbers of several parts.
+            yield number, [cell.strip(" ") for cell in line.split("\t")] if "\t" in line else re.findall("[^ ]+", line)
 
 
 def _number(named: Mapping[str, str], role: str, usual: int) -> int:

@@ -41,7 +41,7 @@ def report(cases: Sequence[Case], found: Found, paths: Sequence[Path]) -> str:
     )
     low, ratio, high = np.quantile(found.seconds[0] / found.seconds[1], (0.25, 0.5, 0.75))
     said = (
-        f"int8: {before:.1f} MB become {after:.1f} MB; lowest cosine of an output {_lowest(cases, found):.3f} on "
+        f"int8: {before:.1f} MB become {after:.1f} MB; {_closeness(cases, found)} on "
         f"{_named(cases)}; "
         f"{ratio:.2f} times as fast at {cases[-1].name} with one thread, by processor time "
         f"(half of {ROUNDS} pairs: {low:.2f} to {high:.2f})"
@@ -55,17 +55,23 @@ def _named(cases: Sequence[Case]) -> str:
     return "made-up inputs and your batch" if cases[-1].name == YOURS else "made-up inputs"
 
 
-def _lowest(cases: Sequence[Case], found: Found) -> float:
-    """The lowest cosine between a vector that the int8 files give and that of the others."""
-    cosines = [
-        _cosine(*(compared_values(case, name, found.outputs[ending, case.name][name]) for ending in ("", ENDING)))
+def _closeness(cases: Sequence[Case], found: Found) -> str:
+    """How near vectors of the int8 files are to those of the others, or scores: a single number has no direction."""
+    pairs = [
+        [compared_values(case, name, found.outputs[ending, case.name][name]) for ending in ("", ENDING)]
         for case in cases
         for name in case.expected
     ]
-    lowest = min(cosines)
-    if not np.isfinite(lowest):
+    vectors = [pair for pair in pairs if pair[0].shape[-1] > 1]
+    value = min(_cosine(*pair) for pair in vectors) if vectors else max(_apart(*pair) for pair in pairs)
+    if not np.isfinite(value):
         raise ExportError("The int8 file gives numbers that are not finite; export without int8.")
-    return lowest
+    return f"lowest cosine of an output {value:.3f}" if vectors else f"scores differ by {value:.1e} of the largest"
+
+
+def _apart(ours: Any, theirs: Any) -> float:
+    """The largest difference as a share of the largest value."""
+    return float(np.abs(ours - theirs).max() / max(np.abs(ours).max(), 1e-12))
 
 
 def _cosine(ours: Any, theirs: Any) -> float:
