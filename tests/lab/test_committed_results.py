@@ -18,7 +18,7 @@ KS = {48, 24, 12, 6, 3, 1}
 RUNS = {
     "made_nli": 230,
     "language_model/results": 2,
-    "embedding/results": 3,
+    "embedding/results": 9,
     "budgets/results": 27,
     "few_heads/results": 20,
     "mnli_minilm/results": 18,
