@@ -319,7 +319,7 @@ def test_streams_are_compared_by_shares_of_their_squares_where_there_is_no_paddi
     given = teacher.asking(student, batch)
     outputs, told = student(**given), fresh("bert").eval()(**given)
     mask = batch["attention_mask"].bool()
-    far = 0.0
+    far = torch.zeros(())
     for own, other in zip(outputs.hidden_states[1:], told.hidden_states[1:], strict=True):
         shares = (own - other).square().sum(-1) / other.square().sum(-1)
         far += torch.stack([row[kept].mean() for row, kept in zip(shares, mask, strict=True)]).mean() / 3
