@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from kheads import __version__
-from kheads.cli.wording import in_words_of_the_command_line
+from kheads.cli.wording import in_words_of_the_command_line, misread
 from kheads.storage.disk import explain
 
 UsageError: Any = typer.BadParameter.__base__  # typer carries click's class, but does not export it
@@ -66,7 +66,7 @@ def main() -> None:
         try:
             code = app(standalone_mode=False)
         except UsageError as error:
-            _fail(error.format_message())
+            _fail(misread(error) or error.format_message())
         except (typer.Abort, KeyboardInterrupt):
             code = INTERRUPTED
         except BrokenPipeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from kheads.blocks.constraints import Constraints
 from kheads.cli.front import FRONT
@@ -30,6 +31,14 @@ FLAGS = {
     "params": "--smaller",
     "ms": "--max-ms",
 }
+# What pydantic, which typer reads numbers with, finds wrong, and what is wanted instead.
+NUMBERS = {
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+}
 TABLES = ("method_options", "data", "constraints")  # of which --set names the fields
 PHRASES = {
     "pass overwrite=True": "give --overwrite",
@@ -52,6 +61,16 @@ def in_words_of_the_command_line(sentence: str) -> str:
     sentence = re.sub(r"`at=\((\d+), (\d+)\)`", r"`--at \1x\2`", sentence)
     flags = _flags()
     return re.sub(r"`([a-z_][a-z0-9_]*)`", lambda found: f"`{flags.get(found[1], found[1])}`", sentence)
+
+
+def misread(error: Any) -> str:
+    """What to say of a flag whose value is not the number it has to be; empty for any other wrong usage."""
+    cause: Any = error.__cause__
+    found: dict[str, Any] = cause.errors()[0] if hasattr(cause, "errors") else {}
+    wanted = NUMBERS.get(found.get("type", ""))
+    if wanted is None:
+        return ""
+    return f"`{error.param.opts[0]}` must be {wanted.format(**found.get('ctx', {}))}; got {found['input']!r}."
 
 
 def _share(found: re.Match[str]) -> str:
