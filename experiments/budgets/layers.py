@@ -1,13 +1,13 @@
 """Keep every second layer, or fewer, and train on with the whole model as teacher: what a user would do without kheads.
 
-python experiments/budgets/layers.py FOLDER LAYERS STEPS TRAIN EVAL RESULT.json [SEED]
+python experiments/budgets/layers.py FOLDER LAYERS STEPS TRAIN EVAL RESULT.json [--seed 0] [--rows 1000] [--bf16]
 
 Layers are taken evenly, the first among them.
 """
 
+import argparse
 import copy
 import json
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -33,23 +33,29 @@ def shortened(model: Any, count: int) -> Any:
 
 def main() -> None:
     """Leaves layers out, trains on, measures, and writes the record."""
-    folder, count, steps, train, evaluation, result = sys.argv[1:7]
-    seed = int(sys.argv[7]) if len(sys.argv) > 7 else 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("folder", "layers", "steps", "train", "eval", "result"):
+        parser.add_argument(name, type=int if name in ("layers", "steps") else str)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--bf16", action="store_true")
+    given = parser.parse_args()
     job = Job(
-        folder,
+        given.folder,
         method="none",
-        data={"train": train, "eval": {"report": evaluation}},
-        max_steps=int(steps),
-        max_eval=1000,
+        data={"train": given.train, "eval": {"report": given.eval}},
+        max_steps=given.steps,
+        max_eval=given.rows,
         max_length=96,
         batch_size=16,
-        seed=seed,
+        seed=given.seed,
+        bf16=given.bf16,
         trained=True,
     )
     prepared = prepare(job)
     whole: Any = prepared.model
-    small = shortened(whole, int(count))
-    teacher = Teacher(whole, Distillation())
+    small = shortened(whole, given.layers)
+    teacher = Teacher(whole, Distillation(stream=0))  # its hidden states are of more layers than the student has
     small = copy.deepcopy(small)  # it shared its weights with the whole model
     ready = replace(prepared, model=small)
     cut = evaluate(ready, quiet=True)
@@ -64,15 +70,16 @@ def main() -> None:
         )
         trainer.train()
     record = {
-        "layers": int(count),
-        "steps": int(steps),
-        "seed": seed,
+        "layers": given.layers,
+        "steps": given.steps,
+        "seed": given.seed,
+        "bf16": given.bf16,
         "metrics": {"unpruned": evaluate(prepared, quiet=True), "cut": cut, "pruned": evaluate(ready, quiet=True)},
         "parameters": size(small)["parameters"],
         "versions": versions(),
         "machine": machine(),
     }
-    Path(result).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    Path(given.result).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,15 @@
 # of them are packed into results.jsonl.gz. SEEDS, SHARES and KINDS choose a part. The kinds `speed` and `far` ask for a
 # measured speed-up (SPEEDS) of a batch (ATS) on two threads, which needs a machine that does nothing else meanwhile; `far` trains
 # for 600 steps with the whole model as teacher. `parts` looks at ten budgets of heads alone and of both, without training, for
-# figure.py, on such a machine, too. speeds.py measures what the results with a share of the FLOPs run at.
+# figure.py, on such a machine, too. BF16=yes trains and evaluates in bfloat16. speeds.py measures what the results with a
+# share of the FLOPs run at.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 task=$1
 : "${WORK:?a folder with the trained models}"
 RESULTS=${RESULTS:-$here/results}
 mkdir -p "$RESULTS/runs"
+precision=${BF16:+--set bf16=true}
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
 
 if [ "$task" = made ]; then
@@ -28,7 +30,7 @@ run() { # name, seed, options...
     shift 2
     [ -e "$RESULTS/runs/$name.json" ] && return 0
     kheads prune "$WORK/$task-$seed" --train "$train" --eval "report=$report" --max-eval "$rows" --max-length 96 --batch-size 16 \
-        --seed "$seed" --overwrite -o "$WORK/run/$name" "$@"
+        --seed "$seed" $precision --overwrite -o "$WORK/run/$name" "$@"
     sed "s#$WORK/##g; s#${DATA:-$WORK}/#$task/#g" "$WORK/run/$name/result.json" > "$RESULTS/runs/$name.json"
     python "$here/shorten.py" "$RESULTS/runs/$name.json"
     rm -r "$WORK/run/$name"
@@ -55,7 +57,8 @@ for seed in ${SEEDS:-0 1 2}; do
         mkdir -p "$here/layers"
         result=$here/layers/$task-$count-$seed.json
         if wanted layers && [ ! -e "$result" ]; then
-            python "$here/layers.py" "$WORK/$task-$seed" "$count" 200 "$train" "$report" "$result" "$seed"
+            python "$here/layers.py" "$WORK/$task-$seed" "$count" 200 "$train" "$report" "$result" --seed "$seed" \
+                --rows "$rows" ${BF16:+--bf16}
         fi
     done
     if wanted parts && [ ! -e "$here/parts/$task-$seed.json" ]; then

@@ -95,6 +95,11 @@ class Bench:
         self.remarks += [one for one in not_numbers(metrics) if one not in self.remarks]
         return metrics, {name: output.predictions for name, output in outputs.items()}
 
+    @property
+    def rounds(self) -> bool:
+        """Whether evaluation multiplies numbers of 16 bits: the model's own, or by autocast."""
+        return self.args.bf16 or self.args.fp16 or self.model.dtype not in (torch.float32, torch.float64)
+
     def tell(self, text: str) -> None:
         """Says what is being done, where people are looking."""
         if not self.args.disable_tqdm and PartialState().is_main_process:
