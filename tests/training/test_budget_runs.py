@@ -186,6 +186,9 @@ def test_a_run_towards_a_time_goes_on_with_the_blocks_it_had_chosen(
     other = {**how, "budget": Budget(speedup=1.4, at=SHORT)}
     with pytest.raises(ValueError, match="belongs to another run: `budget`"):
         quick(fresh("bert"), folder, resume=True, **other)
+    (folder / "chosen.json").write_text('{"kept": 3}')
+    with pytest.raises(ValueError, match=r"chosen\.json is not what a run has written"):
+        quick(fresh("bert"), folder, resume=True, **how)
 
 
 def test_times_are_measured_by_one_process_alone(fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

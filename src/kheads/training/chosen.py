@@ -35,10 +35,13 @@ class Chosen:
 
 def read(folder: Path, asked: Mapping[str, Any]) -> Chosen | None:
     """What a run has chosen before; None if it has not come so far. What another run has chosen is refused."""
+    path = folder / NAME
     try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        chosen = Chosen(Kept.from_dict(found["kept"]), found["budget"])
+        found = json.loads(path.read_text(encoding="utf-8"))
+        before, chosen = dict(found["asked"]), Chosen(Kept.from_dict(found["kept"]), dict(found["budget"]))
     except FileNotFoundError:
         return None
-    refuse_other(str(folder / NAME), found["asked"], asked, "give another output_dir")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ValueError(f"{path} is not what a run has written; delete its folder and start the run anew.") from None
+    refuse_other(str(path), before, asked, "give another output_dir")
     return chosen
