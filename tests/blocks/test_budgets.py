@@ -153,6 +153,19 @@ def test_uniform_keeps_as_many_heads_and_as_many_neurons_everywhere(params: int)
     assert all(140 * h + 20 * n > params - 570 or h > 2 or n > 4 for h, n in more)
 
 
+@pytest.mark.parametrize("share", [0.63, 0.74, 0.99])
+def test_uniform_takes_what_fits_where_scores_do_not_tell_blocks_apart(share: float) -> None:
+    """Blocks of the lowest score add nothing to the total; one of them fewer is no better."""
+    limit = share * 1000 - 570
+    for scores in (torch.ones(N), torch.tensor([1.0] * 7 + [0.0] * 6)):
+        kept = select(scores, Budget(params=share), SITES, Constraints(uniform=True)).to_dict()
+        heads, neurons = (len(kept[name]) for name in ("enc.0", "enc.0.ffn"))
+        spent = 140 * heads + 20 * neurons
+        assert spent <= limit
+        assert heads == 2 or spent + 140 > limit
+        assert neurons == 4 or spent + 20 > limit
+
+
 def test_a_site_that_cannot_be_empty_keeps_its_best_block() -> None:
     sites = Sites(
         (Site("a", "decoder", 3, 8, parameters=5, never_empty=True), Site("b", "decoder", 3, 8, parameters=5)), 40, 10

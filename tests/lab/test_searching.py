@@ -14,7 +14,7 @@ from kheads import Budget, Goal, discover, load
 from kheads.blocks.costs import parameters
 from kheads.lab import searching
 from kheads.lab.jobs.job import Job
-from kheads.lab.preview import ready
+from kheads.lab.preview.ready import ready
 from kheads.lab.searching import MORE, Jury, Try, _settle, search
 from kheads.training.run import Run
 

@@ -13,7 +13,9 @@ from torch import Tensor
 import documents
 import kheads
 from kheads import DSP, METHODS, STE, Michel, Retrain, Voita, discover, prune
-from kheads.blocks.site import Site
+from kheads.blocks.budget import Budget
+from kheads.blocks.costs import Costs, parameters
+from kheads.blocks.site import Site, Sites
 from kheads.methods.base import Evidence, Goal, Learned, Moment
 from kheads.methods.michel import gradient_scores
 from kheads.training.plan import Plan
@@ -168,6 +170,38 @@ def test_michel_removes_in_rounds(fresh: Fresh, monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(masks[1], torch.tensor([0.0] * 4 + [1.0] * 8, dtype=torch.float64))
     assert torch.equal(masks[2], torch.tensor([0.0] * 4 + [1.0] * 4 + [0.0] * 4, dtype=torch.float64))
     assert GOAL.kept(scores).to_dict() == {"a": [5], "b": [0, 1]}
+
+
+class Drawn(Michel):
+    """Michel, with gradients by chance."""
+
+    def _importance(self, model: Any, goal: Goal, mask: Tensor, *rest: Any) -> Tensor:
+        generator = torch.Generator().manual_seed(int(mask.sum()))
+        return goal.per_price(torch.rand(goal.total, generator=generator, dtype=torch.float64))
+
+
+NOTHING = Evidence(lambda label: [], lambda model, batch: (torch.zeros(()), torch.ones(1)), 0)
+
+
+def test_michel_goes_down_to_the_last_unit_of_a_budget() -> None:
+    """70 % of 1,310 parameters are 917, and a hair less as a floating-point number."""
+    sites = Sites((Site("a", "ffn", 410, 1, "neuron", parameters=1),), 1310, 900)
+    costs = parameters(sites)
+    goal = Goal(Budget(params=0.7), sites, costs=costs)
+    assert costs.of(goal.kept(Drawn().estimate(torch.nn.Linear(1, 1), goal, NOTHING)), sites) == 917
+
+
+@pytest.mark.parametrize("free", [slice(0, 4), slice(4, 44)])
+def test_a_block_that_costs_nothing_is_no_division_by_zero(free: slice) -> None:
+    """A module that does not run takes no time, nor does one that is as fast with few blocks as with all."""
+    sites = (Site("a", "encoder", 4, 8), Site("a.ffn", "ffn", 40, 1, "neuron"))
+    each = torch.tensor([100.0] * 4 + [10.0] * 40, dtype=torch.float64)
+    each[free] = 0
+    goal = Goal(Budget(params=int(each.sum()) // 2 + 500), sites, costs=Costs("params", each, float(each.sum()), 500.0))
+    assert goal.price_of_a_head > 0
+    scores = Drawn(per_round=2).estimate(torch.nn.Linear(1, 1), goal, NOTHING)
+    kept = goal.mask(scores)
+    assert goal.per_price(torch.rand(44)).isfinite().all() and kept[free].all() and not kept.all()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from kheads.lab.demos import embed
 from kheads.lab.jobs import running as jobs
 from kheads.lab.jobs.catalogue import Sentences
 from kheads.lab.jobs.job import Job
-from kheads.lab.preview import Request, preview, ready
+from kheads.lab.preview.looking import preview
+from kheads.lab.preview.ready import ready
+from kheads.lab.preview.request import Request
 from kheads.storage.embedder import POOLINGS, Embedder
 from kheads.storage.sentence_folder import read_sentence_folder
 from kheads.tasks import embedding
@@ -258,9 +260,9 @@ def test_a_pruned_encoder_follows_its_original_further(place: Path) -> None:
 
 def test_a_preview_shows_embeddings(place: Path) -> None:
     asked, prepared = ready(job(k=None))
-    found = preview(asked, prepared, Request((6, 3), timed=False), lambda *_: None)
+    found = preview(asked, prepared, Request(ks=(6, 3), timed=False), lambda *_: None)
     assert found.unpruned["sts"]["cosine"] == pytest.approx(1.0, abs=1e-6)
-    assert [point.k for point in found.points] == [6, 3]
+    assert [point.heads for point in found.points] == [6, 3]
     assert all(point.repaired["sts"]["cosine"] < 0.9999 for point in found.points)
 
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 import kheads
 from kheads import Budget, prune
+from kheads.blocks.costs import Costs
+from kheads.blocks.site import Site, total
+from kheads.measuring.meeting import Met, Reached
 from kheads.methods.registry import BUILT_IN
 from kheads.training.aim import aimed
 from small_runs import arguments, data
@@ -141,3 +146,52 @@ def test_what_takes_a_while_before_the_run_is_told(
     with pytest.raises(ValueError, match="cannot be reached"):
         quick(fresh("bert"), tmp_path / "run", budget=Budget(speedup=1e6, at=SHORT), args=loud)
     assert "timing the whole model and the model without blocks" in "".join(capsys.readouterr())
+
+
+class _Killed(TrainerCallback):
+    """Ends a run in the middle of a training."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+
+
+def test_a_run_towards_a_time_goes_on_with_the_blocks_it_had_chosen(
+    fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times are measured and never the same twice: what a second look would choose does not fit the checkpoints."""
+    looks: list[Budget] = []
+
+    def price(model: Any, budget: Budget, sites: list[Site], tell: Any = None) -> Costs:
+        each = torch.full((total(sites),), 80 / total(sites), dtype=torch.float64)
+        return Costs("ms", each, 100.0, 20.0)
+
+    def meet(model: Any, choose: Any, budget: Budget, costs: Costs, tell: Any = None) -> Met:
+        looks.append(budget)
+        kept = choose(Budget(speedup=1.3 + 0.2 * len(looks)))
+        return Met(kept, budget, Reached(1.5, 1.4, 1.6), None, 1, 1, 1, 100.0)
+
+    monkeypatch.setattr("kheads.training.aim.price", price)
+    monkeypatch.setattr("kheads.training.run.meet", meet)
+    folder = tmp_path / "run"
+    how = {"budget": Budget(speedup=1.5, at=SHORT), "trained": True}
+    how["args"] = arguments(folder, save_strategy="steps", save_steps=1)
+    with pytest.raises(KeyboardInterrupt):
+        quick(fresh("bert"), folder, callbacks=[_Killed()], **how)
+    result = quick(fresh("bert"), folder, resume=True, **how)
+    sites = kheads.discover(fresh("bert"), parts="all")
+    wanted = kheads.select(result.scores, looks[0], sites, costs=price(None, looks[0], sites))
+    assert len(looks) == 1 and result.kept == wanted
+    assert result.report["budget"]["reached"] == {"value": 1.5, "low": 1.4, "high": 1.6}
+    other = {**how, "budget": Budget(speedup=1.4, at=SHORT)}
+    with pytest.raises(ValueError, match="belongs to another run: `budget`"):
+        quick(fresh("bert"), folder, resume=True, **other)
+    (folder / "chosen.json").write_text('{"kept": 3}')
+    with pytest.raises(ValueError, match=r"chosen\.json is not what a run has written"):
+        quick(fresh("bert"), folder, resume=True, **how)
+
+
+def test_times_are_measured_by_one_process_alone(fresh: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kheads.training.pruning.PartialState", lambda: SimpleNamespace(num_processes=2))
+    with pytest.raises(ValueError, match="`speedup` is measured in one process; start it without torchrun"):
+        quick(fresh("bert"), tmp_path / "run", budget=Budget(speedup=1.5, at=SHORT))

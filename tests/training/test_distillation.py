@@ -161,6 +161,9 @@ def test_labels_that_do_not_exclude_each_other_are_compared_one_by_one(fresh: Fr
     both = ((answers(model, batch) / 2).sigmoid(), (out.logits / 2).sigmoid())
     expected = 4 * kl_divergence(*(torch.distributions.Bernoulli(probs) for probs in both)).mean()
     assert torch.allclose(Teacher(model, ALONE).loss(batch, out), expected, atol=1e-5)
+    model.config.problem_type = None  # until it sees labels, a model may not have been told
+    labelled = {**batch, "labels": torch.ones_like(out.logits)}
+    assert torch.allclose(Teacher(model, ALONE).loss(labelled, out), expected, atol=1e-5)
 
 
 def _with_outputs(model: Any, count: int) -> Any:
@@ -338,6 +341,19 @@ def test_a_student_is_led_along_the_whole_stream(family: str, fresh: Fresh) -> N
     assert len(moved) > 0.8 * len(list(student.parameters())) and loss > 100
     same = without_dropout(copy.deepcopy(teacher.model)).train()
     assert teacher.loss(batch, same(**teacher.asking(same, batch))).item() < 1e-3
+
+
+def test_a_source_as_long_as_its_target_is_no_mask_of_it(fresh: Fresh) -> None:
+    """What a source is padded with changes nothing."""
+    student, teacher, batch = student_of("marian").eval(), Teacher(fresh("marian"), ALONE), stacked(pairs(4))
+    width = batch["labels"].shape[1]
+    batch |= {name: batch[name][:, :width].clone() for name in ("input_ids", "attention_mask")}
+    batch["input_ids"][:, 3:], batch["attention_mask"][:, 3:] = PAD, 0
+    pad = torch.nn.functional.pad
+    longer = {**batch, **{name: pad(batch[name], (0, 2), value=0) for name in ("input_ids", "attention_mask")}}
+    longer["input_ids"][:, width:] = PAD
+    one, two = (teacher.loss(given, student(**given, output_hidden_states=True)) for given in (batch, longer))
+    assert torch.allclose(one, two, atol=1e-5)
 
 
 def test_dropout_is_off_while_a_teacher_is_followed_and_back_afterwards(fresh: Fresh, tmp_path: Path) -> None:

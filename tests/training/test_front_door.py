@@ -44,6 +44,14 @@ def test_the_unpruned_model_stands_beside_the_result(fresh: Fresh, tmp_path: Pat
     assert trained.metrics["pruned"] == able.metrics["pruned"], "the baseline leaves the run alone"
 
 
+def test_that_all_heads_stay_is_said_where_training_was_asked_for(fresh: Fresh, tmp_path: Path) -> None:
+    result = quick(fresh("bert"), tmp_path, k=12, method="michel", trained=True, recover_steps=2)
+    assert result.metrics["pruned"] == result.metrics["unpruned"] and not result.history
+    assert "All 12 heads stay, so nothing was removed" in result.report["remarks"][0]
+    new = quick(fresh("bert"), tmp_path / "new", k=12).report["remarks"]
+    assert not any(remark.startswith("All 12") for remark in new)
+
+
 def test_a_result_shows_itself_and_saves_itself(fresh: Fresh, tmp_path: Path) -> None:
     result = quick(fresh("bert"), tmp_path / "run", method="random", trained=True)
     lines = repr(result).splitlines()

@@ -149,6 +149,7 @@ def test_distillation_changes_what_is_learned(fresh: Fresh, tmp_path: Path) -> N
         ({"training": False, "trained": True, "recover_steps": 3}, None, "`recover_steps` trains"),
         ({"trained": True, "baseline": True}, "michel", "`baseline` trains for as long as the smaller model"),
         ({"distil": Distillation()}, "dsp", "`distil` needs a teacher, and dsp trains the model that is given"),
+        ({"trained": True, "repair_examples": 1}, None, "A repair needs two .*; `repair_examples` is 1. Give more, or"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -197,6 +198,40 @@ def test_labels_are_drawn_for_tokens_and_spans(kind: str, fresh: Fresh) -> None:
         for given in (ids[:300], other)
     )
     assert torch.allclose(one, two)
+
+
+def test_labels_that_do_not_exclude_each_other_are_drawn_one_by_one(fresh: Fresh) -> None:
+    """That one label is certain says nothing of the others; of one that is open, half is to be learned."""
+    model, batch = fresh("bert").eval(), {"input_ids": torch.arange(4, 10)[None]}
+    model.config.problem_type = "multi_label_classification"
+    model.classifier.weight.data.zero_()
+    model.classifier.bias.data = torch.tensor([30.0, 0.0, -30.0])
+    loss = drawn_loss(model, batch, torch.Generator().manual_seed(0))
+    slope = torch.autograd.grad(loss, model.classifier.bias)[0].abs()
+    assert torch.allclose(slope, torch.tensor([0.0, 0.5 / 3, 0.0]), atol=1e-6)
+    model.config.problem_type = "regression"
+    loss = drawn_loss(model, batch, torch.Generator().manual_seed(0))
+    assert (torch.autograd.grad(loss, model.classifier.bias)[0] != 0).all()
+
+
+def test_one_row_is_too_few_for_a_repair(fresh: Fresh, tmp_path: Path) -> None:
+    """It is said before anything is scored; without a repair one row does."""
+    few, args = data("bert", 1), arguments(tmp_path, max_steps=1, per_device_train_batch_size=1)
+    with pytest.raises(ValueError, match=r"the training data has 1. Give more, or pass repair=False\."):
+        prune(fresh("bert"), 3, None, few, None, args, trained=True)
+    assert len(prune(fresh("bert"), 3, None, few, None, args, trained=True, repair=False).kept) == 3
+
+
+def test_a_language_model_goes_on_keeping_keys_and_values(fresh: Fresh, tmp_path: Path) -> None:
+    """Trainer switches that off for every model that it sees."""
+    model, plain = fresh("gpt2"), fresh("bert")
+    rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in data("bert")]
+    result = prune(model, 2, "michel", rows, rows[:4], arguments(tmp_path), trained=True)
+    assert result.model.config.use_cache
+    result.save(tmp_path / "out")
+    assert kheads.load(tmp_path / "out")(input_ids=rows[0]["input_ids"][None]).past_key_values is not None
+    del plain.config.use_cache
+    assert "use_cache" not in vars(prune(plain, 3, "random", data("bert"), None, arguments(tmp_path)).model.config)
 
 
 def test_labels_cannot_be_drawn_where_there_are_no_logits(fresh: Fresh) -> None:

@@ -189,10 +189,14 @@ class Choice:
         options = [self._uniform_options(name) for name in names]
         self._check(sum(float(spent[0]) for _, _, spent in options) + self.costs.outside)
         worth, spent = torch.zeros(1), torch.full((1,), self.costs.outside, dtype=torch.float64)
-        for _, more_worth, more_spent in options:
+        steps = torch.zeros(1, dtype=torch.long)
+        for counts, more_worth, more_spent in options:
             worth = (worth.unsqueeze(1) + more_worth).flatten()
             spent = (spent.unsqueeze(1) + more_spent).flatten()
-        best = int(torch.where(spent <= self.limit * (1 + ROUNDING), worth, -torch.inf).argmax())
+            steps = (steps.unsqueeze(1) + torch.arange(len(counts))).flatten()
+        worth = torch.where(spent <= self.limit * (1 + ROUNDING), worth, -torch.inf)
+        # Blocks of the lowest score are worth nothing; they stay nevertheless where they fit.
+        best = int(torch.where(worth == worth.max(), steps, -1).argmax())
         numbers = {}
         for name, (counts, _, _) in zip(reversed(names), reversed(options), strict=True):
             best, number = divmod(best, len(counts))

@@ -21,14 +21,12 @@ from kheads.cli.report import check_installed
 from kheads.lab.jobs.catalogue import LabelledFiles, Sentences
 from kheads.lab.jobs.job import Job
 from kheads.lab.options import options_of
+from kheads.lab.preview.request import Request
 from kheads.storage import strict_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from kheads.lab.jobs.prepared import Prepared
-    from kheads.lab.preview import Preview
-    from kheads.lab.preview_words import Advice
+    from kheads.lab.preview.advice import Advice
+    from kheads.lab.preview.found import Preview
 
 TEXT = """Show in minutes what ten budgets would give: blocks are chosen, cut and repaired, and nothing is trained.
 
@@ -40,7 +38,6 @@ Example: `kheads preview my-model --train train.jsonl --eval dev.jsonl --at-most
 FIELDS = ("method", *DATA, "batch_size", "seed")  # of a job, and of its data
 PANEL = "What to look at"
 HELP = {**SHAPED, "method": {"help": "How to choose the heads: one that scores them once for every K."}}
-REPAIRED, CUT = "●", "○"
 
 
 def _parameters() -> list[inspect.Parameter]:
@@ -81,51 +78,47 @@ def _run(given: Mapping[str, Any]) -> None:
     from kheads.cli.settings import make_job
 
     check_value(NotNegative | None, given["at_most"], "--at-most")
-    at, output = None if given["at"] is None else read_batch(given["at"], "--at"), given["output"]
-    _check_kinds(given)
+    asked, output = _request(given), given["output"]
     fields = {name: given[name] for name in ("model", *FIELDS) if name in options_of(Job)}
     job = make_job({**fields, "data": data(given)}, given["sets"] or ())
     if output is not None:
         _check_page(output)
     keep_freed_memory()
-    from kheads.lab import preview as previews
+    from kheads.cli.preview_table import show
+    from kheads.lab.preview.advice import advise
+    from kheads.lab.preview.amounts import options
 
-    if given["ks"]:
-        _over_heads(given, *previews.ready(job), at)
-        return
-    from kheads.cli import budget_preview
-
-    asked = budget_preview.request(given, at)
-    budget_preview.show(asked, *previews.ready(job), given, lambda words: prune_command(given, words))
+    found = _look(job, asked)
+    advice = advise(found, given["at_most"])
+    prune = prune_command(given, options(advice.point.budget, advice.point.parts))
+    if output is not None:
+        _write(found, advice, prune, output)
+    if given["as_json"]:
+        print(strict_json.dumps(_plain(found, advice, prune, output)))
+    else:
+        show(found, advice, prune, output)
 
 
 preview = command(_parameters(), _run, "preview", TEXT)
 
 
-def _check_kinds(given: Mapping[str, Any]) -> None:
-    for name in ("budgets", "parts"):
-        if given["ks"] and given[name] is not None:
-            raise ValueError(f"`-k` counts heads, and `--{name}` is for budgets; give one of them.")
+def _request(given: Mapping[str, Any]) -> Request:
+    """What the user wants to look at."""
+    named = {name: given[name] for name in ("budgets", "parts") if given[name] is not None}
+    if given["ks"] and named:
+        raise ValueError(f"`-k` counts heads, and `--{min(named)}` is for budgets; give one of them.")
+    at = None if given["at"] is None else read_batch(given["at"], "--at")
+    return Request(**named, ks=given["ks"] or (), timed=not given["no_speed"], at=at)
 
 
-def _over_heads(given: Mapping[str, Any], job: Job, prepared: Prepared, at: tuple[int, int] | None) -> None:
-    """The preview of numbers of heads."""
-    from kheads.lab import preview as previews
+def _look(job: Job, asked: Request) -> Preview:
     from kheads.lab import terminal
-    from kheads.lab.preview_words import advise
+    from kheads.lab.preview.looking import preview as look
+    from kheads.lab.preview.ready import ready
 
-    output: Path | None = given["output"]
+    settled, prepared = ready(job)
     with terminal.counting() as tell:
-        asked = previews.Request(given["ks"], not given["no_speed"], at)
-        found = previews.preview(job, prepared, asked, tell)
-    advice = advise(found, given["at_most"])
-    prune = prune_command(given, ["-k", str(advice.k)])
-    if output is not None:
-        _write(found, advice, prune, output)
-    if given["as_json"]:
-        print(strict_json.dumps(_plain(found, advice, prune, output)))
-        return
-    _tell(found, advice, prune, output)
+        return look(settled, prepared, asked, tell)
 
 
 def _check_page(output: Path) -> None:
@@ -166,39 +159,7 @@ def _several(value: Any) -> list[Any]:
 
 
 def _plain(found: Preview, advice: Advice, prune: str, output: Path | None) -> dict[str, Any]:
-    chosen = {"k": advice.k, "holds": advice.holds, "why": advice.why, "command": prune}
+    from kheads.lab.preview.found import plain_asked
+
+    chosen = {**plain_asked(advice.point), "holds": advice.holds, "why": advice.why, "command": prune}
     return {**found.to_dict(), "chosen": chosen, "page": None if output is None else str(output)}
-
-
-def _tell(found: Preview, advice: Advice, prune: str, output: Path | None) -> None:
-    from kheads.lab import terminal
-    from kheads.lab.preview_words import LIMIT, columns, quality_of, rows, timing
-
-    title = f"preview of {found.model} by {found.method}: {quality_of(found)}"
-    told = (*found.remarks, *([] if output is None else [f"Wrote {output}."]), advice.why)
-    names = [name.replace(" ", "\n") for name in columns(found)]  # so that it fits into 80 columns
-    shown = terminal.console()
-    shown.print(terminal.rows_table(title, names, rows(found)))
-    for text in (f"{LIMIT} {timing(found)}", "", _figure(found), "", *told):
-        shown.print(text, markup=False)
-    shown.print(prune, markup=False, soft_wrap=True)
-
-
-def _figure(found: Preview) -> RenderableType:
-    from rich.text import Text
-
-    from kheads.lab.chart import LINE, chart
-    from kheads.lab.terminal import metric
-
-    points = found.points[::-1]
-    marks = {stage: [found.quality(getattr(point, stage)) for point in points] for stage in ("cut", "repaired")}
-    whole = found.quality(found.unpruned)
-    drawn = chart(
-        [str(point.k) for point in points],
-        {CUT: marks["cut"], REPAIRED: marks["repaired"]},
-        whole,
-        lambda value: metric(found.metric, value),
-        log=found.lower_is_better,
-    )
-    legend = f"{REPAIRED} repaired   {CUT} right after the cut   {LINE * 3} unpruned, {metric(found.metric, whole)}"
-    return Text(f"{found.metric} on {found.evaluation} against K, the heads kept\n\n{drawn}\n\n{legend}", no_wrap=True)

@@ -43,6 +43,7 @@ TABLES = ("method_options", "data", "constraints")  # of which --set names the f
 PHRASES = {
     "pass overwrite=True": "give --overwrite",
     "pass resume=True": "give --resume",
+    "pass repair=False": "give --no-repair",
     "`kheads.discover(model)`": "`kheads heads MODEL`",
     "a folder that `kheads.save` wrote": "a folder that `kheads prune` wrote",
     "a kheads.Constraints": "constraints",

@@ -18,24 +18,18 @@ from typing import Any
 from accelerate import PartialState
 
 from kheads.blocks.budget import Budget
-from kheads.lab.budget_preview import (
-    EDGE,
-    BudgetRequest,
-    goal_for,
-    named,
-    nothing_to_remove,
-    parts_for,
-    plain_budget,
-    reachable,
-    removable,
-)
-from kheads.lab.budget_words import asked as in_short
 from kheads.lab.jobs.job import Job, refuse_unread
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.running import Outcome, run
 from kheads.lab.jobs.work_folder import inputs_of
-from kheads.lab.preview import Judged, Metrics, cut_and_repaired, opened, ready, score
-from kheads.lab.preview_words import ROUNDING, below_told, points_told
+from kheads.lab.preview.advice import ROUNDING
+from kheads.lab.preview.amounts import in_words, named
+from kheads.lab.preview.found import plain_budget
+from kheads.lab.preview.judged import Judged, Metrics, below_told, judged_by, points_told, value_told
+from kheads.lab.preview.reachable import EDGE, goal_for, met, nothing_to_remove, parts_for, removable
+from kheads.lab.preview.ready import ready
+from kheads.lab.preview.request import Request
+from kheads.lab.preview.trial import cut_and_repaired, opened, score
 from kheads.lab.terminal import metric as written
 from kheads.lab.terminal import waiting
 from kheads.methods.base import Goal
@@ -84,11 +78,6 @@ class Try:
 class Jury(Judged):
     """Who decides, and by what: the first evaluation set, its metric, and how much worse a model may be."""
 
-    metric: str
-    lower_is_better: bool
-    evaluation: str
-    examples: int
-    unpruned: Metrics
     limit: float
 
     def judged(self, goal: Goal, stage: str, metrics: Metrics) -> Try:
@@ -100,10 +89,9 @@ class Jury(Judged):
 
     def told(self, found: Try) -> str:
         """Such as: 20 % smaller, repaired: accuracy 88.2 %, 0.80 points below, which holds."""
-        value = written(self.metric, found.quality)
-        verdict = "holds" if found.holds else "is too much"
-        size = size_told(found.budget)
-        return f"{size}, {found.stage}: {self.metric} {value}, {self.below(found.worse)}, which {verdict}"
+        value, verdict = written(self.metric, found.quality), "holds" if found.holds else "is too much"
+        quality = f"{self.metric} {value}, {self.below(found.worse)}"
+        return f"{in_words(found.budget)}, {found.stage}: {quality}, which {verdict}"
 
     def below(self, worse: float) -> str:
         """Such as: 0.80 points below."""
@@ -124,11 +112,6 @@ class Voice:
     def waiting(self, text: str) -> AbstractContextManager[None]:
         """Shows that something is being done while the context is open."""
         return nullcontext() if self.quiet else waiting(text)
-
-
-def size_told(budget: Budget) -> str:
-    """Such as: 20 % smaller; 1.5x as fast."""
-    return f"{in_short(budget)} {'as fast' if budget.name == 'speedup' else 'smaller'}"
 
 
 def search(
@@ -200,13 +183,12 @@ def _repaired(job: Job, settled: Job, prepared: Prepared, voice: Voice) -> tuple
     assert job.at_most is not None, "nothing to look for"
     with tempfile.TemporaryDirectory(prefix="kheads-", ignore_cleanup_errors=True) as folder:
         on = opened(settled, prepared, folder)
-        evaluation, rows = next(iter(prepared.evals.items()))
         with voice.waiting("measuring the unpruned model"):
             unpruned = on.bench.evaluate()[0]
-        jury = Jury(prepared.metric, prepared.lower_is_better, evaluation, len(rows), unpruned, job.at_most)
+        jury = Jury(**judged_by(prepared, unpruned), limit=job.at_most)
         voice.say(
-            f"looking for the smallest model at most {points_told(jury, jury.limit)} worse on {evaluation}, where the "
-            f"unpruned one has {jury.metric} {written(jury.metric, jury.quality(unpruned))}"
+            f"looking for the smallest model at most {points_told(jury, jury.limit)} worse on {jury.evaluation}, where "
+            f"the unpruned one has {jury.metric} {value_told(jury, unpruned)}"
         )
         with voice.waiting("finding out what blocks cost"):
             goals = _goals(job, settled, prepared)
@@ -226,7 +208,7 @@ def _repaired(job: Job, settled: Job, prepared: Prepared, voice: Voice) -> tuple
 
 def _goals(job: Job, settled: Job, prepared: Prepared) -> list[Goal]:
     """The budgets that may be tried, from the most that stays to the least: parameters, or speed at a batch."""
-    asked = BudgetRequest("params" if job.at is None else "speedup", job.parts)
+    asked = Request("params" if job.at is None else "speedup", job.parts)
     whole = replace(job, at_most=None, speedup=2.0, at=job.at).budget
     assert isinstance(whole, Budget), "a speed-up is a budget"
     parts = parts_for(prepared.model, asked.parts)[-1]
@@ -234,10 +216,10 @@ def _goals(job: Job, settled: Job, prepared: Prepared) -> list[Goal]:
     most = EDGE * removable(goal)
     shares = sorted({math.floor(1000 * most * step / STEPS) / 1000 for step in range(1, STEPS + 1)} - {0.0})
     budgets = dict.fromkeys(asked.budget(share, whole.batch) for share in shares)
-    found = [reach for budget in budgets if (reach := reachable(goal, budget)) is not None]
+    found = met(goal, budgets)
     if not found:
         raise ValueError(nothing_to_remove(parts))
-    return found
+    return list(found)
 
 
 def _settle(
@@ -284,8 +266,8 @@ def _report(jury: Jury, best: Try, tries: Sequence[Try], made: Outcome) -> dict[
     further = {name: other.loss(last) for name, other in others.items() if jury.metric in last[name]}
     held = "holds" if best.holds else "does not hold"
     told = [
-        f"{size_told(best.budget)[0].upper()}{size_told(best.budget)[1:]} {held} at most "
-        f"{points_told(jury, jury.limit)}: {jury.below(best.worse)} on {jury.evaluation}, which decided.",
+        f"{in_words(best.budget)} {held} at most {points_told(jury, jury.limit)}: {jury.below(best.worse)} on "
+        f"{jury.evaluation}, which decided.",
         *(f"{name}, which had no say: {jury.below(worse)}." for name, worse in further.items()),
     ]
     return {

@@ -8,6 +8,7 @@ it declares here: its phases, its look, its presets, what it costs, and whether 
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ Options = Mapping[str, Any]
 Schedule = Annotated[str, OneOf(("linear", "constant"))]
 NONE: Mapping[str, Options] = MappingProxyType({})
 HEADS_OF_A_SITE = 12  # a usual number, where a site has none
+FREE = 1e-200  # what a block that costs nothing is divided by: a module that does not run has no time
 PLAIN = Outline()  # a model that is not trained, gates and model together
 
 
@@ -91,12 +93,16 @@ class Goal:
         assert isinstance(self.budget, Budget), "costs belong to a budget"
         return self.budget.limit(self.costs.whole) - self.costs.outside
 
+    def per_price(self, scores: Tensor) -> Tensor:
+        """Scores for what blocks cost, from how much each is wanted; one that costs nothing may well stay."""
+        return scores / self.prices.clamp(min=FREE)
+
     @property
     def price_of_a_head(self) -> float:
-        """What a head costs on average: 1 where blocks are counted, a twelfth of a site where there are no heads."""
+        """What a head costs on average: 1 where blocks are counted, a twelfth of a site where heads cost nothing."""
         of_heads = [self.prices[place] for site, place in spans(self.sites) if part(site) == "heads" and site.count]
-        if of_heads:
-            return float(torch.cat(of_heads).mean())
+        if of_heads and (mean := float(torch.cat(of_heads).mean())) > 0:
+            return mean
         return self.whole / sum(site.count > 0 for site in self.sites) / HEADS_OF_A_SITE
 
     def eased(self, limit: float, constraints: Constraints | None) -> Goal:
@@ -104,7 +110,8 @@ class Goal:
         if self.costs is None:
             return Goal(int(limit), self.sites, constraints, self.unit)
         amount = limit + self.costs.outside
-        exact: dict[str, Any] = {self.costs.currency: amount if self.costs.currency == "ms" else int(amount)}
+        # Rounded up: what stays in the end may cost the last unit of a share, and must fit on the way, too.
+        exact: dict[str, Any] = {self.costs.currency: amount if self.costs.currency == "ms" else math.ceil(amount)}
         return replace(self, budget=Budget(**exact), constraints=constraints)
 
     def kept(self, scores: Tensor) -> Kept:

@@ -88,7 +88,7 @@ class Michel(Estimated):
         label: str,
     ) -> Tensor:
         scores = gradient_scores(model, goal, mask, evidence.batches(label), evidence.loss)
-        return (per_site_norm(scores, goal) if self.normalised else scores) / goal.prices
+        return goal.per_price(per_site_norm(scores, goal) if self.normalised else scores)
 
 
 def gradient_scores(

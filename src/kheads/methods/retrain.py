@@ -51,4 +51,4 @@ class Retrain(Estimated):
         """One pass over the examples with all heads open; K has no part in it. Scores are for what a block costs."""
         everything = torch.ones(goal.total, dtype=torch.float64)
         scores = gradient_scores(model, goal, everything, evidence.batches("scoring heads"), evidence.loss)
-        return (per_site_norm(scores, goal) if self.normalised else scores) / goal.prices
+        return goal.per_price(per_site_norm(scores, goal) if self.normalised else scores)

@@ -12,7 +12,7 @@ import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,8 @@ from kheads.training.drawn_labels import NEVER, SPANS
 MOST_KEPT = 2**20  # answers; images that are changed at random in every epoch would fill the memory
 LABELS = ("labels", "start_positions", "end_positions")
 TINY = 1e-12  # so that a stream of zeros is no division by zero
-STREAMS = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
+DECODED = "decoder_hidden_states"
+STREAMS = ("hidden_states", "encoder_hidden_states", DECODED)
 ASKED = "output_hidden_states"  # how transformers is told to give them
 CHUNK = 256  # tokens compared at a time: each has a number for every word of the vocabulary
 
@@ -49,6 +50,13 @@ class Distillation:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+class State(NamedTuple):
+    """A residual stream after a layer."""
+
+    values: Tensor  # (B, T, C)
+    decoded: bool  # whether the layer is a decoder's, beside an encoder
 
 
 class Teacher:
@@ -85,7 +93,7 @@ class Teacher:
         weight, stream = self.distillation.weight, self.distillation.stream
         states, told = hidden_states(outputs) if stream else [], None
         if states:
-            told = self._run({**self._with_decoder_inputs(batch), ASKED: True}, states[0].device)
+            told = self._run({**self._with_decoder_inputs(batch), ASKED: True}, states[0].values.device)
         if _answers_spans(outputs):
             part = self._of_spans(batch, outputs, told)
         else:
@@ -104,24 +112,27 @@ class Teacher:
     # ---------------------------------------------------------------------------------------- the teacher's part
 
     def _of_streams(
-        self, batch: Mapping[str, Any], states: Sequence[Tensor], wanted: Sequence[Tensor], shifted: bool
+        self, batch: Mapping[str, Any], states: Sequence[State], wanted: Sequence[State], shifted: bool
     ) -> Tensor:
         """How far the student's stream is from the teacher's, as a share of its squares, on average over the layers."""
         parts = []
-        for own, other in zip(states, wanted, strict=True):
+        for state, (other, _) in zip(states, wanted, strict=True):
+            own = state.values
             _check_shapes(own, other)
             far = (own.float() - other.float()).square().sum(-1) / other.float().square().sum(-1).clamp(min=TINY)
-            parts.append((far * self._stream_weights(batch, own, shifted)).sum())
+            parts.append((far * self._stream_weights(batch, state, shifted)).sum())
         return torch.stack(parts).mean()
 
-    def _stream_weights(self, batch: Mapping[str, Any], states: Tensor, shifted: bool) -> Tensor:
+    def _stream_weights(self, batch: Mapping[str, Any], state: State, shifted: bool) -> Tensor:
         """What each hidden state weighs, (B, T), 1 in all: its example's share of the items, by its tokens."""
-        labels = batch.get("labels")
+        labels, states = batch.get("labels"), state.values
         items = torch.ones(len(states), device=states.device)
         if isinstance(labels, Tensor) and labels.dim() == 2 and not labels.is_floating_point():
             items = (labels[:, 1:] if shifted else labels).ne(-100).sum(1).float()
-        masks = [batch.get(name) for name in ("attention_mask", "decoder_attention_mask")]
-        masks += [labels.ne(-100)] if isinstance(labels, Tensor) and self._has_decoder else []
+        masks = [batch.get("attention_mask")]
+        if state.decoded:  # a source may be as long as its target
+            told = labels.ne(-100) if isinstance(labels, Tensor) else None
+            masks = [batch.get("decoder_attention_mask"), told, *masks]
         fitting = [mask for mask in masks if isinstance(mask, Tensor) and mask.shape == states.shape[:2]]
         counted = (fitting[0] if fitting else torch.ones(states.shape[:2], device=states.device)).float()
         counted = counted / counted.sum(1, keepdim=True).clamp(min=1)
@@ -131,7 +142,7 @@ class Teacher:
         answers = self._remembered(batch, logits) if told is None else logits_of(told).float()
         _check_shapes(logits, answers)
         problem = getattr(self._config, "problem_type", None)
-        if problem == "multi_label_classification":
+        if problem == "multi_label_classification" or (problem is None and _several(batch, logits)):
             logits, answers = _as_two_classes(logits), _as_two_classes(answers)
         elif problem == "regression" or logits.shape[1] == 1:
             return functional.mse_loss(logits.float(), answers)
@@ -230,10 +241,15 @@ def _answers_spans(outputs: Any) -> bool:
     return isinstance(outputs, Mapping) and all(isinstance(outputs.get(name), Tensor) for name in SPANS)
 
 
-def hidden_states(outputs: Any) -> list[Tensor]:
-    """The residual stream after every layer, (B, T, C) each, as far as a model shows it; without the embeddings."""
-    found = [outputs.get(name) or () for name in STREAMS] if isinstance(outputs, Mapping) else []
-    return [state for states in found for state in states[1:] if isinstance(state, Tensor) and state.dim() == 3]
+def hidden_states(outputs: Any) -> list[State]:
+    """The residual stream after every layer, as far as a model shows it; without the embeddings."""
+    found = {name: outputs.get(name) or () for name in STREAMS} if isinstance(outputs, Mapping) else {}
+    return [
+        State(state, name == DECODED)
+        for name, states in found.items()
+        for state in states[1:]
+        if isinstance(state, Tensor) and state.dim() == 3
+    ]
 
 
 def logits_of(outputs: Any) -> Tensor:
@@ -281,6 +297,12 @@ def _trimmed(value: Tensor, mask: Tensor | None, index: int) -> Tensor:
 
 def _without_labels(batch: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in batch.items() if name not in LABELS}
+
+
+def _several(batch: Mapping[str, Any], logits: Tensor) -> bool:
+    """Whether an example may have several labels: models that are not told take it from what the labels look like."""
+    labels = batch.get("labels")
+    return isinstance(labels, Tensor) and labels.is_floating_point() and logits.shape[1] > 1
 
 
 def _as_two_classes(logits: Tensor) -> Tensor:

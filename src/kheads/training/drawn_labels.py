@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 NEVER = -1e9  # the logit of what is no choice; with -inf, its gradient would be no number
 SPANS = ("start_logits", "end_logits")
@@ -20,7 +20,8 @@ def drawn_loss(model: nn.Module, inputs: Mapping[str, Any], generator: torch.Gen
     """The mean loss of a batch against labels that the model itself would give, each as often as it believes in it.
 
     Scores are drawn around the model's own, with the variance that a squared error takes for granted. Where every token
-    has a label, examples count the same, however many tokens they have.
+    has a label, examples count the same, however many tokens they have. Where an example may have several labels, each
+    is drawn by itself.
 
     Args:
         model: gives one row of logits for each example or each token, one score, or where an answer begins and ends.
@@ -39,9 +40,13 @@ def drawn_loss(model: nn.Module, inputs: Mapping[str, Any], generator: torch.Gen
         )
     if logits.dim() == 3:
         return _of_tokens(logits, inputs, generator)
-    if logits.shape[-1] == 1:
+    problem = getattr(getattr(model, "config", None), "problem_type", None)
+    if problem == "regression" or logits.shape[-1] == 1:
         noise = torch.randn(logits.shape, generator=generator).to(logits)
         return (logits - logits.detach() - noise).square().mean()
+    if problem == "multi_label_classification":
+        labels = torch.bernoulli(logits.detach().float().sigmoid().cpu(), generator=generator)
+        return binary_cross_entropy_with_logits(logits.float(), labels.to(logits.device))
     return _of_classes(logits, generator).mean()
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from accelerate import PartialState
 from transformers import PreTrainedModel, TrainingArguments
 
 from kheads.anatomy import discover, unwrap
-from kheads.blocks.budget import Budget
+from kheads.blocks.budget import TIMES, Budget
 from kheads.blocks.constraints import Constraints
 from kheads.methods.base import Method
 from kheads.methods.finite import check_weights
@@ -31,6 +32,7 @@ from kheads.training.run import Run
 from kheads.training.trainer import GatedTrainer
 
 UNNAMED = "trainer_output"  # what TrainingArguments calls its folder where the user does not
+AS_IT_WAS = "All {} heads stay, so nothing was removed: the model, which is trained already, is as it was."
 PLAN_FIELDS = {item.name for item in dataclasses.fields(Plan)}
 
 
@@ -79,7 +81,7 @@ def prune(
     check_asked(budget, parts if k is None else None)
     plan = _planned(plan, {name: options.pop(name) for name in PLAN_FIELDS & options.keys()})
     _check_inputs(plan, constraints, train_dataset)
-    with _in_folder(args) as named:
+    with _in_folder(args) as named, _caching_as_before(unwrap(model)):
         check_weights(unwrap(model))
         bench = Bench(unwrap(model), (train_dataset, eval_dataset), named, plan, trainer_class, score, options)
         content = {"given": type(bench.model).__name__, CONTENT: of_model(bench.model)}
@@ -89,8 +91,10 @@ def prune(
             if constraints is not None:
                 raise ValueError("`constraints` are for a choice of heads; give `k` and a method, or leave them out.")
             return _unpruned(bench, unit)
+        _check_alone(asked)
         goal = aimed(bench.model, asked, parts, constraints, unit, bench.tell)
         if goal.limit >= goal.whole and goal.costs is None:
+            bench.remarks += [AS_IT_WAS.format(goal.total)] if plan.trained else []
             return _unpruned(bench, unit)
         chosen = as_method(method or default(plan.trained and not plan.pipelined), outline=plan.outline)
         chosen.check(goal)
@@ -118,6 +122,27 @@ def _check_inputs(plan: Plan, constraints: Any, train_dataset: Any) -> None:
         raise TypeError(f"`constraints` must be a kheads.Constraints; got {type(constraints).__name__}.")
     if train_dataset is None and not (plan.trained and plan.scores is not None):
         raise ValueError("`train_dataset` is missing; give the data to train on, or to score the heads with.")
+
+
+def _check_alone(asked: int | Budget) -> None:
+    """Refuses times where several processes would each measure, and choose, by themselves."""
+    if isinstance(asked, Budget) and asked.name in TIMES and PartialState().num_processes > 1:
+        raise ValueError(
+            f"`{asked.name}` is measured in one process; start it without torchrun, or give a number of parameters or "
+            "FLOPs."
+        )
+
+
+@contextmanager
+def _caching_as_before(model: Any) -> Iterator[None]:
+    """Trainer tells every model that it is given to keep no keys and values, which is for training alone."""
+    config = vars(getattr(model, "config", None) or model)
+    before = {name: config[name] for name in ("use_cache",) if name in config}
+    try:
+        yield
+    finally:
+        config.pop("use_cache", None)
+        config.update(before)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from accelerate import PartialState
 from torch import Tensor, nn
 
 from kheads.anatomy import discover
-from kheads.blocks.budget import Budget
+from kheads.blocks.budget import TIMES, Budget
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import Site
 from kheads.measuring.meeting import meet
@@ -37,6 +37,7 @@ from kheads.storage.model_folder import save
 from kheads.surgery.gates import attach, detach, gated
 from kheads.surgery.removal import ghosts, remove
 from kheads.surgery.repair.refit import repair
+from kheads.training import chosen
 from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
 from kheads.training.learned_gates import LearnedGates
@@ -268,7 +269,10 @@ class Run:
         save(self.bench.model, folder, tokenizer=words, overwrite=True, embedder=embedder)
 
     def choose(self) -> Kept:
-        """The blocks that stay; a budget is measured on a model of that size, and notes what was reached."""
+        """The blocks that stay; a budget is measured on a model of that size, and notes what was reached.
+
+        A time is measured once: a run that goes on from checkpoints has to have the blocks that these were made with.
+        """
         goal: Goal = self.goal
         if goal.costs is None or not isinstance(goal.budget, Budget):
             return goal.kept(self.scores)
@@ -276,10 +280,16 @@ class Run:
         def within(budget: Budget) -> Kept:
             return replace(goal, budget=budget).kept(self.scores)
 
-        with self.bench.timed("meet"):
-            met = meet(self.bench.model, within, goal.budget, goal.costs, tell=self.bench.tell)
-        self.report["budget"] = met.to_dict()
-        return met.kept
+        folder, measured = Path(str(self.bench.args.output_dir)), goal.budget.name in TIMES
+        found = chosen.read(folder, self.bench.asked) if measured and self.bench.plan.resume else None
+        if found is None:
+            with self.bench.timed("meet"):
+                met = meet(self.bench.model, within, goal.budget, goal.costs, tell=self.bench.tell)
+            found = chosen.Chosen(met.kept, met.to_dict())
+            if measured:
+                found.write(folder, self.bench.asked)
+        self.report["budget"] = dict(found.budget)
+        return found.kept
 
     def repair(self) -> None:
         """Lets what is left make up for what is gone."""
@@ -378,6 +388,8 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
     if learns and not plan.training:
         raise ValueError(f"{name} learns by training, and `training=False` says not to; take another method.")
     _check_labels(bench)
+    if plan.repair and any(isinstance(phase, Repair) for phase in phases):
+        _check_repair(bench)
     if plan.baseline and plan.trained and not (plan.recover_steps or _trains_on(phases)):
         raise ValueError("`baseline` trains for as long as the smaller model, which is not trained here; leave it out.")
     if plan.baseline and not bench.labelled:
@@ -392,6 +404,18 @@ def _check_phases(phases: Sequence[Phase], method: Method, bench: Bench) -> None
 def _check_labels(bench: Bench) -> None:
     if not bench.labelled and not bench.plan.trained:
         raise ValueError("The training data has no labels, and the model has to be trained; give data with labels.")
+
+
+def _check_repair(bench: Bench) -> None:
+    """Refuses what there is nothing to fit to, or to check the fit with."""
+    there, asked = bench.data[0], bench.plan.repair_examples
+    few = hasattr(there, "__len__") and len(there) < 2
+    if few or asked == 1:
+        raise ValueError(
+            "A repair needs two training examples at least, one of them to check the fit; "
+            f"{'the training data has' if few else '`repair_examples` is'} {len(there) if few else asked}. Give more, "
+            "or pass repair=False."
+        )
 
 
 def _trains_on(phases: Sequence[Phase]) -> bool:
