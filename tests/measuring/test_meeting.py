@@ -109,6 +109,20 @@ def test_a_time_that_is_far_exceeded_gives_blocks_back(
     assert not meeting.exceeds(met.reached, budget)
 
 
+def test_between_too_far_and_not_far_enough_it_goes_on(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times jump where blocks no longer fill what the hardware works on at once; the aim that lies between is found."""
+
+    def compared(model: Any, small: Any, budget: Budget, inputs: Any) -> tuple[Reached, Ratio]:
+        kept = Kept.from_dict({site.name: range(site.count) for site in kheads.discover(small, parts="all")})
+        expected = LINE.of(kept, SITES)
+        ms = 60 if expected > 48 else 49.5 if expected > 44 else 40
+        return Reached(ms, 0.995 * ms, 1.005 * ms), Ratio(100 / ms, 99.5 / ms, 100.5 / ms)
+
+    monkeypatch.setattr(meeting, "compared", compared)
+    met = meet(build("bert"), choosing(LINE), Budget(ms=50), LINE, given)
+    assert (met.reached.value, met.tries) == (49.5, 3)
+
+
 def test_what_cannot_be_reached_is_said(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes as far as blocks can go, and no further."""
     slower(monkeypatch, 1.0, rest=40.0)

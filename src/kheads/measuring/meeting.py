@@ -146,26 +146,37 @@ def _timed(
 ) -> Met:
     aim, kept, ratios = budget, choose(budget), list[Ratio]()
     best: Met | None = None
+    beyond: Budget | None = None  # the last aim that went too far
+    short: Budget | None = None  # and the last that did not go far enough
     for number in range(1, TRIES + 1):
         tell(f"timing the model with {len(kept):,} blocks beside the whole one")
         small = cut_copy(model, kept)
         reached, ratio = compared(model, small, budget, inputs)
-        if reaches(reached, budget):
-            parameters = size(small)["parameters"]
-            best = Met(kept, budget, reached, ratio, number, parameters, flops(small, inputs), costs.whole)
-            if not exceeds(reached, budget):
-                return best
-        elif best is not None:
-            return replace(best, tries=number)
         ratios.append(ratio)
+        if reaches(reached, budget):
+            if best is None or len(kept) > len(best.kept):
+                parameters = size(small)["parameters"]
+                best = Met(kept, budget, reached, ratio, number, parameters, flops(small, inputs), costs.whole)
+            if not exceeds(reached, budget):
+                break
+            beyond = aim
+        else:
+            short = aim
         before = kept
-        aim, kept = _chosen(choose, aim, tightened(aim, budget, reached, number), kept)
+        wanted = _between(beyond, short) if beyond and short else tightened(aim, budget, reached, number)
+        aim, kept = _chosen(choose, aim, wanted, kept)
         if kept == before:  # nothing smaller is left, or nothing between this one and the last
             break
         tell(f"{_amount(reached.value, budget)} instead of {_amount(budget.amount, budget)}; choosing again")
     if best is None:
         raise ValueError(refusal(budget, ratios, costs))
-    return best
+    return replace(best, tries=len(ratios))
+
+
+def _between(one: Budget, other: Budget) -> Budget:
+    """The budget in the middle of two."""
+    amount: dict[str, Any] = {one.name: (one.amount + other.amount) / 2}
+    return replace(one, **amount)
 
 
 def _chosen(choose: Choose, last: Budget, aim: Budget, before: Kept) -> tuple[Budget, Kept]:
