@@ -17,9 +17,9 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 KS = {48, 24, 12, 6, 3, 1}
 RUNS = {
     "made_nli": 230,
-    "language_model/results": 2,
+    "language_model/results": 3,
     "embedding/results": 9,
-    "budgets/results": 27,
+    "budgets/results": 107,
     "few_heads/results": 20,
     "mnli_minilm/results": 18,
     "multi30k_small/results": 16,
