@@ -1,6 +1,6 @@
 """Runs within a budget: every method, both kinds of blocks, and what the record says was reached."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,7 +162,7 @@ def test_a_run_towards_a_time_goes_on_with_the_blocks_it_had_chosen(
     """Times are measured and never the same twice: what a second look would choose does not fit the checkpoints."""
     looks: list[Budget] = []
 
-    def price(model: Any, budget: Budget, sites: list[Site], tell: Any = None) -> Costs:
+    def price(model: Any, budget: Budget, sites: Sequence[Site], tell: Any = None) -> Costs:
         each = torch.full((total(sites),), 80 / total(sites), dtype=torch.float64)
         return Costs("ms", each, 100.0, 20.0)
 
