@@ -148,6 +148,7 @@ def _timed(
     best: Met | None = None
     beyond: Budget | None = None  # the last aim that went too far
     short: Budget | None = None  # and the last that did not go far enough
+    tried = list[Kept]()
     for number in range(1, TRIES + 1):
         tell(f"timing the model with {len(kept):,} blocks beside the whole one")
         small = cut_copy(model, kept)
@@ -162,10 +163,10 @@ def _timed(
             beyond = aim
         else:
             short = aim
-        before = kept
+        tried.append(kept)
         wanted = _between(beyond, short) if beyond and short else tightened(aim, budget, reached, number)
         aim, kept = _chosen(choose, aim, wanted, kept)
-        if kept == before:  # nothing smaller is left, or nothing between this one and the last
+        if kept in tried:  # nothing smaller is left, or nothing between those that were timed
             break
         tell(f"{_amount(reached.value, budget)} instead of {_amount(budget.amount, budget)}; choosing again")
     if best is None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from kheads.blocks.fields import Positive, Steps
 from kheads.blocks.site import Site, spans
-from kheads.methods.base import Estimated, Evidence, Goal
+from kheads.methods.base import FREE, Estimated, Evidence, Goal
 from kheads.methods.finite import check_gradient, check_told_apart
 from kheads.methods.look import Look
 from kheads.methods.phases import GENTLE, Cut, Estimate, Outline, Phase, Repair, Train
@@ -73,7 +73,7 @@ class Surgeon(Estimated):
         losses = torch.zeros(goal.total, dtype=torch.float64)
         seen = _looked_at(model, goal, evidence)
         for site, place in spans(goal.sites):
-            prices = goal.prices[place].clamp(min=1e-300)
+            prices = goal.prices[place].clamp(min=FREE)
             give_back()
             # The sums of wide sites are large, so they are not kept.
             losses[place] = _operated(_Patient(site, seen.pop(0), self.ridge, site.weight(model).detach()), prices)

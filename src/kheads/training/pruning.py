@@ -136,7 +136,7 @@ def _check_alone(asked: int | Budget) -> None:
 @contextmanager
 def _caching_as_before(model: Any) -> Iterator[None]:
     """Trainer tells every model that it is given to keep no keys and values, which is for training alone."""
-    config = vars(getattr(model, "config", None) or model)
+    config = vars(model.config)
     before = {name: config[name] for name in ("use_cache",) if name in config}
     try:
         yield
