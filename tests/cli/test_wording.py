@@ -2,7 +2,9 @@
 
 import pytest
 
+from kheads.cli.prune import _not_used
 from kheads.cli.wording import in_words_of_the_command_line
+from kheads.lab.jobs.job import Job
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,10 @@ from kheads.cli.wording import in_words_of_the_command_line
 )
 def test_names_of_fields_and_amounts_become_flags(said: str, better: str) -> None:
     assert in_words_of_the_command_line(said) == better
+
+
+def test_what_was_said_of_a_training_that_was_not_wanted_is_told() -> None:
+    asked = Job("mine", k=4, no_training=True, max_steps=200, lr=1e-4)
+    assert _not_used(asked.to_dict()) == ("Nothing was trained, so `--max-steps`, `--lr` had no effect.",)
+    assert not _not_used(Job("mine", k=4, no_training=True).to_dict())
+    assert not _not_used(Job("mine", k=4, max_steps=200).to_dict())

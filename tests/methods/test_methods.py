@@ -18,8 +18,8 @@ from kheads.blocks.costs import Costs, parameters
 from kheads.blocks.site import Site, Sites
 from kheads.methods.base import Evidence, Goal, Learned, Moment
 from kheads.methods.michel import gradient_scores
+from kheads.training.labels_counted import items_per_example
 from kheads.training.plan import Plan
-from kheads.training.trainer import items_per_example
 from small_runs import arguments, data
 
 Fresh = Callable[[str], Any]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kheads.tasks.made_nli import LABELS, PHENOMENA, Example, generate, relation
-from kheads.tasks.made_nli_words import WORDS
+from kheads.tasks.made_nli.words import WORDS
 
 TRAIN, EVAL = generate("train", 6000), generate("eval", 1500)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kheads.tasks.made_nli import PHENOMENA, Example, generate
-from kheads.tasks.made_nli_words import WORDS
+from kheads.tasks.made_nli.words import WORDS
 
 World = dict[Any, int]
 Formula = Callable[[World], bool]

@@ -19,17 +19,13 @@ from forked import Forked, forked
 from kheads import DSP, METHODS, STE, Michel, Retrain, Voita, discover, prune
 from kheads.methods.base import Goal, Learned
 from kheads.surgery.gates import attach
+from kheads.training.backends import refuse_backends
+from kheads.training.checkpoints import newest_checkpoint
+from kheads.training.data_order import LengthGroups
 from kheads.training.hooks import CHECKPOINTING
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.plan import Plan
-from kheads.training.trainer import (
-    GatedSeq2SeqTrainer,
-    GatedTrainer,
-    LengthGroups,
-    TrainingStoppedError,
-    _refuse_backends,
-    newest_checkpoint,
-)
+from kheads.training.trainer import GatedSeq2SeqTrainer, GatedTrainer, TrainingStoppedError
 from small_runs import arguments, data, without_dropout
 
 __all__ = ["forked"]
@@ -432,13 +428,13 @@ def test_two_processes_keep_the_same_heads(tmp_path: Path) -> None:
 def test_unsupported_backends_are_refused() -> None:
     trainer = type("T", (), {"is_deepspeed_enabled": False, "is_fsdp_enabled": True})()
     with pytest.raises(ValueError, match="FSDP is not supported: it shards the gates' weights"):
-        _refuse_backends(trainer)
+        refuse_backends(trainer)
     apart = SimpleNamespace(num_processes=2, distributed_type=DistributedType.NO)
     alone = SimpleNamespace(
         is_deepspeed_enabled=False, is_fsdp_enabled=False, args=SimpleNamespace(n_gpu=0), accelerator=apart
     )
     with pytest.raises(ValueError, match=r"2 processes would train apart .*use_cpu=True"):
-        _refuse_backends(alone)
+        refuse_backends(alone)
 
 
 def test_history_can_be_written_as_json(fresh: Fresh, tmp_path: Path) -> None:

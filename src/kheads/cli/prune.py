@@ -13,14 +13,16 @@ from kheads.blocks.constraints import Constraints
 from kheads.cli.allocation import keep_freed_memory
 from kheads.cli.flags import command, extra, flag, pairs
 from kheads.cli.front import DATA, KEEP, NAMES, PANELS, SHAPED, SWITCHES_OFF, TRAINING
+from kheads.cli.wording import in_words_of_the_command_line
 from kheads.lab.jobs.catalogue import LabelledFiles, Sentences
-from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.job import DEFAULTS, Job
 from kheads.lab.options import options_of
 from kheads.storage import strict_json
 
 if TYPE_CHECKING:
     from kheads.lab.jobs.running import Outcome
 
+OF_TRAINING = ("epochs", "max_steps", "lr", "lr_schedule", "warmup_steps")
 TEXT = """Make a model smaller by an amount you name; trained already, or on the way.
 
 Example: `kheads prune mine --speedup 2 --train t.jsonl --eval d.jsonl -o small`
@@ -124,7 +126,7 @@ def _tell(outcome: Outcome, output: Path, as_json: bool) -> None:
     table = terminal.rows_table("before and after", ("", "before", "after"), _rows(outcome))
     use = f"kheads translate {output}" if record["settings"]["task"] == "translation" else f"kheads eval {output} ..."
     said = [*outcome.prepared.notes, *record["report"].get("remarks", ()), *_missing_baseline(outcome)]
-    remarks = [*said, *record["report"].get("at_most", {}).get("told", ())]
+    remarks = [*said, *record["report"].get("at_most", {}).get("told", ()), *_not_used(record["settings"])]
     next_steps = f"Saved in {output}. Next: {use}, kheads export {output} -o FOLDER"
     shown = Group(terminal.head_map(outcome.sites, outcome.kept), table, *remarks, next_steps)
     terminal.console().print(shown)
@@ -161,3 +163,10 @@ def _missing_baseline(outcome: Outcome) -> tuple[str, ...]:
     if "unpruned" in outcome.record["metrics"] or not outcome.prepared.evals or not pruned:
         return ()
     return ("The model was not trained before, so nothing stands under before; --baseline trains it as long.",)
+
+
+def _not_used(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """That what was said of a training came to nothing, where none was wanted."""
+    given = [name for name in OF_TRAINING if settings[name] != DEFAULTS[name]] if settings["no_training"] else []
+    names = in_words_of_the_command_line(", ".join(f"`{name}`" for name in given))
+    return (f"Nothing was trained, so {names} had no effect.",) if given else ()

@@ -23,11 +23,11 @@ from kheads.methods.base import LossFunction
 from kheads.training.asked import deciding
 from kheads.training.batching import small_batches
 from kheads.training.distillation import Teacher
+from kheads.training.labels_counted import items_per_example
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.memory import in_graph
 from kheads.training.plan import Plan
 from kheads.training.progress import progress, say
-from kheads.training.trainer import items_per_example
 
 # Metrics of a model by evaluation set.
 Score = Callable[[PreTrainedModel], dict[str, dict[str, Any]]]

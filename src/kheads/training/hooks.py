@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from inspect import unwrap
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import transformers
 from packaging.version import Version
-from transformers import TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 # What Trainer calls or reads, and what kheads does there.
 USED = {
@@ -52,6 +52,13 @@ CHECKPOINTING = (
     if "activation_checkpointing" in TrainingArguments.__dataclass_fields__
     else "gradient_checkpointing"
 )
+
+
+# A class that extends Trainer from beside it has no base; the type checker should know whose methods it extends.
+if TYPE_CHECKING:
+    Extension = Trainer
+else:
+    Extension = object
 
 
 class UnknownTrainerError(RuntimeError):

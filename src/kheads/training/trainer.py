@@ -7,68 +7,37 @@ resume and on every process; evaluation on the hard K-subset, which the gates th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from accelerate import DistributedType
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Sampler
-from transformers import (
-    EarlyStoppingCallback,
-    PreTrainedModel,
-    PrinterCallback,
-    ProgressCallback,
-    Seq2SeqTrainer,
-    Trainer,
-    TrainerCallback,
-    TrainerState,
-)
+from transformers import PrinterCallback, ProgressCallback, Seq2SeqTrainer, Trainer, TrainerCallback
 from transformers.trainer_utils import TrainOutput
 
 from kheads.blocks.kept import Kept
 from kheads.blocks.site import part
-from kheads.storage.disk import told
-from kheads.training.asked import refuse_other
-from kheads.training.batching import TokenBatches
+from kheads.training.backends import refuse_backends
 from kheads.training.callbacks import Doubts, ProgressLines
-from kheads.training.checkpoints import (
-    PREFIX,
-    CheckpointsError,
-    choose,
-    fault,
-    newest_checkpoint,
-    read_seal,
-    rotate,
-    seal,
-    set_aside,
-)
+from kheads.training.checkpoints import newest_checkpoint
+from kheads.training.data_order import DataOrder
 from kheads.training.distillation import Teacher
 from kheads.training.drawn_labels import drawn_loss
 from kheads.training.dropout import dropout_off
 from kheads.training.hooks import check_hooks
+from kheads.training.labels_counted import items_per_example
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
-
-STATE = "trainer_state.json"
-OPTIMIZER, SCHEDULER = "optimizer.pt", "scheduler.pt"
-
-# A mixin has no base of its own; the type checker should know whose methods it extends.
-if TYPE_CHECKING:
-    _Base = Trainer
-else:
-    _Base = object
+from kheads.training.resuming import Resuming
 
 
 class TrainingStoppedError(RuntimeError):
     """Training cannot go on; the last good checkpoint is still there."""
 
 
-class GatedTrainerMixin(_Base):
+class GatedTrainerMixin(Resuming, DataOrder):
     """Put before `Trainer` or `Seq2SeqTrainer` in the bases; works on any model, gates attached or not.
 
     Args:
@@ -105,7 +74,6 @@ class GatedTrainerMixin(_Base):
         # A model that another trainer has evaluated counts as prepared, and every process would train it on its own.
         vars(self.model).pop("_is_accelerate_prepared", None)
         self.gates, self.batch_tokens, self.teacher = gates, batch_tokens, teacher
-        self._order: LengthGroups | TokenBatches | None = None  # the sampler, if its order depends on the epoch
         self.model_accepts_loss_kwargs = False
         self._items = 0.0
         self._logged: Kept | None = None
@@ -116,7 +84,7 @@ class GatedTrainerMixin(_Base):
         self.add_callback(_BeforeStep(self))
         self.add_callback(self._doubts)
         self._choose_progress()
-        _refuse_backends(self)
+        refuse_backends(self)
 
     # ---------------------------------------------------------------------------------------- what is said
 
@@ -132,79 +100,12 @@ class GatedTrainerMixin(_Base):
         if self.is_world_process_zero() and not self.quiet:
             say(sentence)
 
-    # ---------------------------------------------------------------------------------------- a run taken up again
-
-    def train(self, resume_from_checkpoint: str | Path | bool | None = None, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Trains; from a checkpoint of a training that is finished, only loads what it came to."""
-        if resume_from_checkpoint is True:
-            resume_from_checkpoint = self.newest() or True
-        if isinstance(resume_from_checkpoint, str | Path):
-            self._remember(Path(resume_from_checkpoint))
-            resume_from_checkpoint = str(resume_from_checkpoint)
-            state = TrainerState.load_from_json(str(Path(resume_from_checkpoint) / STATE))
-            if self._is_finished(state):
-                return self._take_up(resume_from_checkpoint, state)
-            self._check_states(Path(resume_from_checkpoint))
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Trains; without dropout where the model follows a teacher's stream, since noise would only blur that."""
         student: Any = self.model
         follows = self.teacher is not None and self.teacher.distillation.stream > 0
-        with dropout_off(student) if follows else nullcontext():  # noise only blurs what is to be followed
-            return super().train(resume_from_checkpoint, *args, **kwargs)
-
-    def newest(self) -> str | None:
-        """The newest whole checkpoint of this training; those after it are set aside, and it is said why."""
-        chosen, faults = choose(self.args.output_dir or ".")
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero():
-            for path, found in faults.items():
-                start = "the beginning" if chosen is None else chosen.name
-                say(f"{path} cannot be used, because {found}; going on from {start}.")
-                set_aside(path)
-        self.accelerator.wait_for_everyone()
-        return None if chosen is None else str(chosen)
-
-    def _remember(self, checkpoint: Path) -> None:
-        """Takes up what the checkpoint knows of its training; refuses one that is damaged, or another run's."""
-        sealed = read_seal(checkpoint)
-        if sealed is None:
-            return  # another Trainer's, perhaps
-        if found := fault(checkpoint):
-            raise CheckpointsError(f"{checkpoint} cannot be used, because {found}; give another checkpoint.")
-        if self.asked:
-            refuse_other(str(checkpoint), sealed.get("asked", {}), self.asked, "give another output_dir")
-        self.remarks = list(sealed.get("remarks", ()))
-        self._doubts.restore(sealed.get("losses"))
-
-    def _check_states(self, checkpoint: Path) -> None:
-        """Without the state of the optimizer or of random numbers training would go on, to another result."""
-        here = "" if self.args.world_size <= 1 else f"_{self.args.process_index}"
-        for name in (OPTIMIZER, SCHEDULER, f"rng_state{here}.pth"):
-            if not (checkpoint / name).is_file():
-                raise CheckpointsError(
-                    f"{checkpoint} has no {name}, without which the run would come to another result; go on with as "
-                    "many processes as it was begun with, or give another checkpoint."
-                )
-
-    def total_steps(self) -> int:
-        """How many optimizer steps the training has, from its beginning to its end."""
-        if self.args.max_steps > 0:
-            return self.args.max_steps
-        per_epoch = math.ceil(len(self.get_train_dataloader()) / self.args.gradient_accumulation_steps)
-        return max(1, math.ceil(per_epoch * self.args.num_train_epochs))
-
-    def _is_finished(self, state: TrainerState) -> bool:
-        stopping = (cb for cb in self.callback_handler.callbacks if isinstance(cb, EarlyStoppingCallback))
-        return state.global_step >= self.total_steps() or any(_ran_out(callback, state) for callback in stopping)
-
-    def _take_up(self, checkpoint: str, state: TrainerState) -> TrainOutput:
-        """Loads weights and history. Trainer itself would train one more step, or log its end once more."""
-        self._load_from_checkpoint(checkpoint)
-        state.is_local_process_zero = self.is_local_process_zero()
-        state.is_world_process_zero = self.is_world_process_zero()
-        self.state = state
-        best = state.best_model_checkpoint
-        if self.args.load_best_model_at_end and best is not None and Path(best).is_dir():
-            self._load_best_model()
-        return TrainOutput(state.global_step, 0.0, {})
+        with dropout_off(student) if follows else nullcontext():
+            return super().train(*args, **kwargs)
 
     # ---------------------------------------------------------------------------------------- loss and gradients
 
@@ -335,57 +236,7 @@ class GatedTrainerMixin(_Base):
         scheduler.optimizer.param_groups[-1]["lr"] = scheduler.base_lrs[-1]
         return scheduler
 
-    # ---------------------------------------------------------------------------------------- data order
-
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        """Length grouping whose order depends on seed and epoch alone, so that a resumed run sees the same batches."""
-        dataset = self.train_dataset if train_dataset is None else train_dataset
-        if self.args.train_sampling_strategy != "group_by_length":
-            return super()._get_train_sampler(train_dataset)
-        lengths = _lengths(dataset, self.args.length_column_name)
-        batch = self.args.train_batch_size * self.args.gradient_accumulation_steps
-        self._order = LengthGroups(lengths, batch, self._data_seed)
-        return self._order
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batches by tokens where that was asked for; each process reads its own, so nothing shards them again."""
-        if self.batch_tokens is None:
-            return super().get_train_dataloader()
-        lengths = _side_lengths(self.train_dataset)
-        here = self.args.process_index, self.args.world_size
-        self._order = TokenBatches(lengths, self.batch_tokens, self._data_seed, *here)
-        data: Any = self.train_dataset
-        return DataLoader(
-            self._remove_unused_columns(data, description="training") if hasattr(data, "column_names") else data,
-            batch_sampler=self._order,
-            collate_fn=self.data_collator,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self.args.dataloader_pin_memory,
-        )
-
-    @property
-    def _data_seed(self) -> int:
-        return self.args.data_seed if self.args.data_seed is not None else self.args.seed
-
-    def before_epoch(self) -> None:
-        """Tells the sampler its epoch; when a run of several processes resumes, Trainer's own way does not reach it.
-
-        A collator that does something else in every epoch, such as hiding tokens, has a `set_epoch`, too.
-        """
-        epoch = int(self.state.epoch or 0)
-        if self._order is not None:
-            self._order.set_epoch(epoch)
-        self._tell_collator(epoch)
-
-    def after_training(self) -> None:
-        """What is looked at afterwards, to score or to repair, does not depend on how long training was."""
-        self._tell_collator(0)
-
-    def _tell_collator(self, epoch: int) -> None:
-        if hasattr(self.data_collator, "set_epoch"):
-            self.data_collator.set_epoch(epoch)
-
-    # ---------------------------------------------------------------------------------------- logs and checkpoints
+    # ---------------------------------------------------------------------------------------- logs
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Adds the state of the gates; the hard subset goes into the history, which trackers need not understand.
@@ -411,46 +262,6 @@ class GatedTrainerMixin(_Base):
     def _history(self) -> list[dict[str, Any]]:
         return self.state.log_history
 
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Writes a checkpoint, seals it, and only then lets older ones go."""
-        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX}{self.state.global_step}"
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:
-            with told(folder):
-                super()._save_checkpoint(model, trial)
-                self.accelerator.wait_for_everyone()  # each process writes the state of its random numbers
-                if self.args.should_save:
-                    seal(folder, {"asked": self.asked, "remarks": self.remarks, "losses": self._doubts.losses()})
-        finally:
-            self.args.save_total_limit = limit
-        if self.args.should_save:
-            rotate(folder.parent, limit, (folder, self.state.best_model_checkpoint))
-
-    def _save(self, *args: Any, **kwargs: Any) -> None:
-        """Writes the parameters under the names they have in the model.
-
-        `save_pretrained` by itself writes some architectures (ViT, for one) under the names of their older checkpoints,
-        and Trainer resumes by plain names.
-        """
-        model = self.accelerator.unwrap_model(self.model)
-        if isinstance(model, PreTrainedModel):
-            vars(model)["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
-        try:
-            super()._save(*args, **kwargs)
-        finally:
-            vars(model).pop("save_pretrained", None)
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """A checkpoint that does not fit is an error here, not a warning."""
-        tied = set(getattr(self.model, "all_tied_weights_keys", None) or {})
-        unsaved = set(getattr(self.model, "_keys_to_ignore_on_save", None) or ())  # sinusoids, which are made again
-        missing = [name for name in load_result.missing_keys if name not in tied | unsaved]
-        if missing or load_result.unexpected_keys:
-            name = (missing or load_result.unexpected_keys)[0]
-            raise ValueError(
-                f"The checkpoint does not fit the model (first difference: {name}); start without --resume."
-            )
-
 
 class GatedTrainer(GatedTrainerMixin, Trainer):
     """Trainer with gates."""
@@ -474,88 +285,6 @@ class _BeforeStep(TrainerCallback):
         self.trainer.before_step()
 
 
-class LengthGroups(Sampler[int]):
-    """Random batches of examples of similar length; the order is a function of seed and epoch."""
-
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int):
-        self.lengths = torch.as_tensor(lengths)
-        self.batch_size, self.seed, self.epoch = batch_size, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by the data loader before every epoch."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        order = torch.randperm(len(self.lengths), generator=generator)
-        pools = torch.split(order, self.batch_size * 50)
-        batches = [batch for pool in pools for batch in torch.split(self._sorted(pool), self.batch_size)]
-        whole = [batch for batch in batches if len(batch) == self.batch_size]
-        rest = [batch for batch in batches if len(batch) < self.batch_size]  # short batches come last, as one pool
-        shuffled = [whole[index] for index in torch.randperm(len(whole), generator=generator).tolist()]
-        return iter(torch.cat([*shuffled, *rest]).tolist())
-
-    def _sorted(self, pool: Tensor) -> Tensor:
-        return pool[self.lengths[pool].argsort(descending=True, stable=True)]
-
-
-def items_per_example(batch: Any, shifted: bool = False) -> Tensor:
-    """How many labels of each example count in a mean loss, (B,): tokens that are not -100, or one label."""
-    labels: Tensor | None = batch.get("labels") if hasattr(batch, "get") else None
-    if labels is None:
-        size = next((len(value) for value in batch.values() if isinstance(value, Tensor) and value.dim()), 1)
-        return torch.ones(size)
-    if labels.is_floating_point() or labels.dim() < 2:
-        return torch.ones(len(labels))
-    labels = labels[..., 1:] if shifted else labels
-    return (labels != -100).flatten(1).sum(1)
-
-
-def _lengths(dataset: Any, column: str) -> list[int]:
-    if column in getattr(dataset, "column_names", ()):
-        return list(dataset[column])
-    return [len(example["input_ids"]) for example in dataset]
-
-
-def _side_lengths(dataset: Any) -> list[tuple[int, int]]:
-    """Tokens of source and target of each example."""
-    if hasattr(dataset, "column_names"):  # whole columns are read faster than rows
-        columns = (dataset["input_ids"], dataset["labels"])
-        return list(zip(*([len(ids) for ids in column] for column in columns), strict=True))
-    return [(len(example["input_ids"]), len(example["labels"])) for example in dataset]
-
-
-def _ran_out(stopping: EarlyStoppingCallback, state: TrainerState) -> bool:
-    """Whether the run whose state it is has waited for an improvement as long as this callback waits."""
-    stored: Any = state.stateful_callbacks or {}  # as read from a file
-    found = stored.get(type(stopping).__name__, [])
-    entries = found if isinstance(found, list) else [found]
-    waited = [entry["attributes"]["early_stopping_patience_counter"] for entry in entries]
-    return any(count >= stopping.early_stopping_patience for count in waited)
-
-
 def _beyond_mixin(cls: type) -> tuple[type, ...]:
     order = cls.__mro__
     return order[order.index(GatedTrainerMixin) + 1 :]
-
-
-def _refuse_backends(trainer: Any) -> None:
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        name = "DeepSpeed" if trainer.is_deepspeed_enabled else "FSDP"
-        raise ValueError(
-            f"{name} is not supported: it shards the gates' weights. Use DistributedDataParallel (torchrun)."
-        )
-    if trainer.args.n_gpu > 1:
-        raise ValueError(
-            "Several GPUs in one process (DataParallel) are not supported; start one process per GPU (torchrun)."
-        )
-    if trainer.accelerator.num_processes > 1 and trainer.accelerator.distributed_type == DistributedType.NO:
-        raise ValueError(
-            f"The {trainer.accelerator.num_processes} processes would train apart from each other; on machines without "
-            "a GPU give TrainingArguments(use_cpu=True)."
-        )
-    if not math.isfinite(trainer.args.max_grad_norm or 0):
-        raise ValueError("`max_grad_norm` must be finite; 0 switches clipping of the model off.")
