@@ -31,6 +31,7 @@ from kheads.training.labels_counted import items_per_example
 from kheads.training.learned_gates import LearnedGates, schedule
 from kheads.training.progress import say, shows_bars
 from kheads.training.resuming import Resuming
+from kheads.training.short_attention import short_attention
 
 
 class TrainingStoppedError(RuntimeError):
@@ -138,7 +139,8 @@ class GatedTrainerMixin(Resuming, DataOrder):
         share, given = self._share(inputs), dict(inputs)  # Trainer may take the labels out of the inputs
         if self.teacher is not None:
             inputs = self.teacher.asking(self.accelerator.unwrap_model(model), inputs)
-        loss, outputs = self._loss_of_labels(model, inputs)
+        with short_attention(inputs) if self._in_16_bits else nullcontext():
+            loss, outputs = self._loss_of_labels(model, inputs)
         self._doubts.see(loss, given.get("labels"), self.state)
         if self.teacher is not None:
             with self.accelerator.autocast():  # the student has it in its forward
@@ -183,6 +185,11 @@ class GatedTrainerMixin(Resuming, DataOrder):
         config = getattr(self.accelerator.unwrap_model(self.model), "config", None)
         name = type(self.accelerator.unwrap_model(self.model)).__name__
         return "CausalLM" in name or ("LMHead" in name and not getattr(config, "is_encoder_decoder", False))
+
+    @property
+    def _in_16_bits(self) -> bool:
+        """Whether activations are so; not where they are made a second time on the way back."""
+        return (self.args.bf16 or self.args.fp16) and not self.args.gradient_checkpointing
 
     def _sum_over_processes(self, value: float) -> float:
         if self.accelerator.num_processes == 1:

@@ -115,7 +115,8 @@ def _devices() -> list[str | None]:
 def _start_worker(workers: int, device: str | None) -> None:
     """Takes a share of the cores and a GPU, and ends when the sweep does, also when that is killed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    # As many as torch would take, which OMP_NUM_THREADS says, unless the workers would stand in each other's way.
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 
