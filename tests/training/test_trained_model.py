@@ -1,7 +1,7 @@
 """A trained model in, a smaller one out: repaired after its cut, taught by the original, trained on or not at all."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from kheads.methods.phases import Cut, LearnGates, Outline, Repair, Train
 from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation
 from kheads.training.drawn_labels import drawn_loss
+from kheads.training.judged_repair import WORSE, Before
 from small_runs import arguments, data, without_dropout
 from zoo.tiny import randomise
 
@@ -112,7 +113,36 @@ def test_joint_dsp_of_a_trained_model_is_cut_early_repaired_and_trained_on(fresh
     args = arguments(tmp_path, max_steps=10)
     result = prune(fresh("bert"), 3, "dsp", rows, rows[:4], args, trained=True)
     assert {part: log[-1]["step"] for part, log in result.history.items()} == {"gates": 6, "adapt": 4}
-    assert list(result.metrics) == STAGES and len(result.kept) == 3
+    stages = [name for name in STAGES if name != "repaired" or not result.report["repair"]["undone"]]
+    assert list(result.metrics) == stages and len(result.kept) == 3
+
+
+@pytest.mark.parametrize(("step", "undone"), [(-1.0, False), (1.0, True)])
+def test_a_repair_that_makes_a_model_worse_that_learned_with_its_gates_is_undone(step: float, undone: bool) -> None:
+    torch.manual_seed(0)
+    model, batches = torch.nn.Linear(3, 1), [{"x": torch.randn(4, 3)}, {"x": torch.randn(2, 3)}]
+
+    def loss(model: torch.nn.Module, batch: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        return model(batch["x"]).square().mean(), torch.ones(len(batch["x"]))
+
+    before, old = Before(model, batches, loss), model.weight.detach().clone()
+    with torch.no_grad():
+        changed = (1 + 0.5 * step) * model.weight
+        model.weight.copy_(changed)
+        model.bias.mul_(1 + 0.5 * step)
+    assert before.restored_if_better() is undone
+    assert torch.equal(model.weight, old if undone else changed)
+
+
+def test_joint_dsp_that_has_learned_much_is_not_repaired_back_to_the_model_before(fresh: Fresh, tmp_path: Path) -> None:
+    rows = data("bert")
+    args = arguments(tmp_path, max_steps=60, per_device_train_batch_size=12, learning_rate=5e-3)
+    result = prune(without_dropout(fresh("bert")), 3, "dsp", rows, rows, args, trained=True)
+    assert result.report["repair"]["undone"] and WORSE in result.report["remarks"]
+    assert (
+        "repaired" not in result.metrics
+        and result.metrics["cut"]["eval"]["loss"] < result.metrics["unpruned"]["eval"]["loss"]
+    )
 
 
 def test_who_has_no_labels_learns_from_the_original(fresh: Fresh, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from kheads.surgery.repair.refit import repair
 from kheads.training import chosen
 from kheads.training.bench import Bench
 from kheads.training.distillation import Distillation, Teacher
+from kheads.training.judged_repair import WORSE, Before
 from kheads.training.learned_gates import LearnedGates
 from kheads.training.memory import original_of, waiting
 from kheads.training.progress import progress
@@ -63,6 +64,7 @@ class Run:
     method: Any = None  # a Method; a search may put another one in its place
     goal: Any = None  # a Goal
     scores: Tensor = field(default_factory=lambda: torch.zeros(0))
+    learned_along: bool = False  # the model has, with the gates
     kept: Kept | None = None  # what stays, once the cut is made
     original: Any = None  # the trained model with all blocks, which a repair follows and which teaches
     on_disk: MappedCopy | None = None  # where its weights lie, if they are many
@@ -194,6 +196,7 @@ class Run:
         if phase.frozen:
             self._count_gradients(None if known is not None else self._gate_steps() * self.bench.batch_size)
         length = {} if phase.frozen else self._length(phase.steps)
+        self.learned_along = not phase.frozen
         self.scores = self.train_gates(self.method, "gates", **length) if known is None else known
         self.report["method"] = {**self.report.get("method", {}), **self.method.report(self.scores, self.goal)}
 
@@ -302,14 +305,23 @@ class Run:
             examples = self._examples(plan.repair_examples, usual, waiting(self.original, tokens))
             batches = [trainer._prepare_inputs(batch) for batch in self.bench.batches(trainer, "reading", examples)]
             quiet = trainer.args.disable_tqdm
+            learned = self.learned_along and self.bench.labelled
+            before = Before(self.bench.model, batches, self.bench.loss(trainer)) if learned else None
             done = repair(
                 self.bench.model,
                 self.original,
                 batches,
                 progress=lambda sites: self._forgetting(progress(sites, "repairing", total=len(sites), quiet=quiet)),
             )
-        self.bench.remarks += done.remarks
-        self.report["repair"] = {"tokens": done.tokens, "sites": [asdict(site) for site in done.sites]}
+            undone = before is not None and before.restored_if_better()
+        self.bench.remarks += [WORSE] if undone else done.remarks
+        self.report["repair"] = {
+            "tokens": done.tokens,
+            "undone": undone,
+            "sites": [asdict(site) for site in done.sites],
+        }
+        if undone:
+            return
         self.metrics["cut"] = self.metrics["pruned"]
         self.metrics["repaired"] = self.metrics["pruned"] = self.bench.evaluate()[0]
 
