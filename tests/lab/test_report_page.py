@@ -6,14 +6,17 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import plotly.graph_objects
 import pytest
 
 from kheads.blocks.site import ATTENTIONS
 from kheads.lab.report import page, run_page, sweep_page
+from kheads.lab.report.claims import all_claims
 from kheads.lab.report.drawing import Figure, Heat, Panel, figure_csv
 from kheads.lab.report.findings import findings
 from kheads.lab.report.interactive import specs
@@ -80,6 +83,41 @@ def test_plotly_accepts_every_figure(sweep: Results, translation: Results) -> No
 def test_what_records_say_is_text_and_not_markup(written: list[Path]) -> None:
     text = written[0].read_text()
     assert "A made-up &lt;b&gt;reason&lt;/b&gt;." in text and "<b>reason" not in text
+
+
+def test_a_page_that_ends_in_md_is_markdown_with_the_same_files_beside_it(
+    sweep: Results, written: list[Path], tmp_path: Path
+) -> None:
+    built = sweep_page.sweep_page(sweep)
+    files = page.write(built, tmp_path / "of mine.md")
+    text = files[0].read_text()
+    assert [path.name for path in files[1:]] == [path.name for path in written[1:]]
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert {unquote(link) for link in links} == {str(path.relative_to(tmp_path)) for path in files[1:]}
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == [
+        *(section.title for section in built.shown()),
+        "What was run",
+    ]
+    claims = text.partition("## Claims")[2].partition("## ")[0]
+    assert all(f"| {finding.claim.says} |" in claims for finding in all_claims(sweep).findings)
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
+    assert all(len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1 for lines in tables)
+
+
+def test_in_markdown_too_what_records_say_is_text(sweep: Results, tmp_path: Path) -> None:
+    failed = {"id": "a|b", "reason": "<img src=x> ![x](https://example.org/x.svg)\n# big `code`"}
+    text = page.write(sweep_page.sweep_page(replace(sweep, failed=(failed,))), tmp_path / "r.md")[0].read_text()
+    assert "| a\\|b | \\<img src=x> !\\[x\\](https://example.org/x.svg) # big \\`code\\` |" in text
+
+
+def test_only_a_page_of_kheads_is_written_over(sweep: Results, tmp_path: Path) -> None:
+    built, mine = sweep_page.sweep_page(sweep), tmp_path / "README.md"
+    page.write(built, tmp_path / "r.md")
+    page.write(built, tmp_path / "r.md")
+    mine.write_text("# mine")
+    with pytest.raises(FileExistsError, match="is no page of kheads"):
+        page.write(built, mine)
+    assert mine.read_text() == "# mine"
 
 
 def test_what_was_run_is_said_once_and_not_under_every_figure(sweep: Results, written: list[Path]) -> None:

@@ -26,7 +26,9 @@ NEEDED = ("jinja2", "matplotlib", "plotly")
 
 def report(
     folder: ResultsArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The page to write; Markdown if it ends in .md.")
+    ] = Path("report.html"),
     evaluation: SetOption = None,
     efficiency: EfficiencyOption = None,
     as_json: JsonOption = False,
@@ -55,7 +57,7 @@ def report(
         print(json.dumps({"page": str(output), "files": [str(path) for path in files[1:]]}))
         return
     beside = f", figures and data in {files[1].parent}" if files[1:] else ""
-    terminal.console().print(f"Wrote {output} ({output.stat().st_size / 1e6:.1f} MB){beside}.")
+    terminal.console().print(f"Wrote {output} ({output.stat().st_size / 1e3:,.0f} kB){beside}.")
 
 
 def check_installed() -> None:

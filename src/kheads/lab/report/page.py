@@ -1,17 +1,21 @@
-"""One self-contained page: text, tables, interactive figures, and the figures as files inside it and beside it."""
+"""One self-contained page: text, tables, interactive figures, and the figures as files inside it and beside it.
+
+Or the same as Markdown, with the figures beside it alone.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from kheads.lab.report import markdown
 from kheads.lab.report.claims import Claims
+from kheads.lab.report.contents import Page
 from kheads.lab.report.drawing import Figure, Heat, Table, figure_csv
 from kheads.lab.report.interactive import library, specs
 from kheads.lab.report.static import svg
@@ -19,6 +23,7 @@ from kheads.lab.report.style import colour_of
 from kheads.lab.report.verdicts import CONFIRMED, NOT_CONFIRMED, TOO_LITTLE
 from kheads.methods.look import Look
 
+MARK = '<meta name="generator" content="kheads">'
 SIGNS = {CONFIRMED: "✓", NOT_CONFIRMED: "✗", TOO_LITTLE: "–"}
 DASHES = {"solid": "", "dash": "5 3", "dot": "1.5 2.5", "dashdot": "6 2 1.5 2"}
 # Outlines of plotly's markers around (0, 0), for the legend.
@@ -33,50 +38,17 @@ OUTLINES = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """A heading with what stands under it."""
-
-    key: str
-    title: str
-    items: Sequence[Figure | Table | Claims]
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Page:
-    """All that a page says.
-
-    Attributes:
-        title: its heading.
-        lead: one line under it: what was run.
-        findings: what was found, in a sentence or three.
-        facts: name and value of what was run, with which versions, on what.
-        sections: the rest; those without items are left out.
-    """
-
-    title: str
-    lead: str
-    findings: Sequence[str]
-    facts: Sequence[tuple[str, str]]
-    sections: Sequence[Section] = field(default_factory=tuple)
-
-    def shown(self) -> list[Section]:
-        """The sections that have something to show."""
-        return [section for section in self.sections if section.items]
-
-
 def write(page: Page, path: Path) -> list[Path]:
     """Writes the page, and its figures (SVG) and data (CSV) into a folder beside it; returns every file.
 
     Args:
         page: what to write.
-        path: the HTML file; the folder has its name with `_files`.
+        path: the HTML file, or a Markdown file if its name ends in `.md`; the folder has its name with `_files`.
     """
     check_place(path)
     folder = path.with_name(f"{path.stem}_files")
     drawings = {item.key: svg(item) for section in page.shown() for item in section.items if isinstance(item, Figure)}
-    texts = {path: render(page, drawings)}
+    texts = {path: markdown.render(page, folder.name) if path.suffix == ".md" else render(page, drawings)}
     texts |= {folder / f"{key}.svg": text for key, text in drawings.items()}
     texts |= {folder / name: text for name, text in _data(page)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +70,8 @@ def _is_ours(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return b'<meta name="generator" content="kheads">' in file.read(1000)
+        begin = file.read(1000)
+    return any(mark.encode() in begin for mark in (MARK, markdown.MARK))
 
 
 def render(page: Page, drawings: dict[str, str]) -> str:

@@ -11,8 +11,8 @@ from kheads.lab.preview.amounts import WORDINGS
 from kheads.lab.preview.found import Point, Preview
 from kheads.lab.preview.judged import quality_of
 from kheads.lab.preview.table import columns, limits, rows, timing
+from kheads.lab.report.contents import Page, Section
 from kheads.lab.report.drawing import Axis, Figure, Panel, Series, Table, count_axis, log_axis
-from kheads.lab.report.page import Page, Section
 from kheads.lab.report.pooling import scaled
 from kheads.lab.report.quality import K_AXIS
 from kheads.lab.report.setting import machines

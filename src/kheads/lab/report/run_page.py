@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kheads.lab.report.alone import alone
+from kheads.lab.report.contents import Page, Section
 from kheads.lab.report.drawing import Axis, Figure, Heat, Number, Panel, Series, Table
 from kheads.lab.report.dynamics import chosen_shares, panel
-from kheads.lab.report.page import Page, Section
 from kheads.lab.report.results import Run, reported_set
 from kheads.lab.report.setting import machines, model_name, seeds, steps
 from kheads.lab.report.style import ACCENT

@@ -9,12 +9,12 @@ from typing import Any
 from kheads.lab.report.budget_quality import budget_figures, budget_table, kept_figure
 from kheads.lab.report.claims import all_claims
 from kheads.lab.report.comparison import comparison_table
+from kheads.lab.report.contents import Page, Section
 from kheads.lab.report.distribution import agreement_figure, distribution_figure
 from kheads.lab.report.drawing import Figure, Table
 from kheads.lab.report.dynamics import dynamics_figures
 from kheads.lab.report.efficiency import efficiency_items, tradeoff_figure
 from kheads.lab.report.findings import findings
-from kheads.lab.report.page import Page, Section
 from kheads.lab.report.penalty import penalty_figure
 from kheads.lab.report.quality import quality_figure, quality_table
 from kheads.lab.report.results import Results
