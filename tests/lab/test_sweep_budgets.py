@@ -11,7 +11,8 @@ from command import call, place
 from kheads.lab.report import page
 from kheads.lab.report.budget_quality import budget_figures, budget_table, spots
 from kheads.lab.report.choosing import at_least, options, within
-from kheads.lab.report.drawing import Heat
+from kheads.lab.report.drawing import Heat, Panel
+from kheads.lab.report.efficiency import tradeoff_figure
 from kheads.lab.report.findings import findings
 from kheads.lab.report.results import Results, read
 from kheads.lab.report.sweep_page import sweep_page
@@ -157,6 +158,19 @@ def test_beside_budgets_sweeps_of_k_stay_as_they_are(tmp_path: Path, sweep: Resu
     labels = {spot.look.label for spot in spots(both)}
     assert {"Joint DSP", "Joint DSP (K)", "Michel (K)"} <= labels
     assert [run.k for run in both.runs] == [run.k for run in sweep.runs]
+
+
+def test_what_budgets_save_stands_beside_what_heads_alone_save(tmp_path: Path, sweep: Results) -> None:
+    both = with_budgets(tmp_path / "both", counted=True)
+    speed, size = (figure := tradeoff_figure(both) or pytest.fail("no figure")).panels
+    within, alone = "Joint DSP, within a budget", "Joint DSP"
+    assert isinstance(speed, Panel) and isinstance(size, Panel) and "every point is a budget" in figure.caption
+    timed, sized = ({line.look.label: line for line in panel.series} for panel in (speed, size))
+    assert list(timed[within].y) == pytest.approx([3.01, 1.51]) and all((y or 9) < 1.7 for y in timed[alone].y)
+    assert list(sized[within].y) == pytest.approx([66.7, 33.3, 30], abs=0.1)
+    assert list(sized[within].notes) == ["3 times as fast", "1.5 times as fast", "30 % smaller"]
+    before = tradeoff_figure(sweep)
+    assert before and within not in {look.label for look in before.legend()} and "budget" not in before.caption
 
 
 def test_the_smallest_model_that_is_good_enough_and_the_largest_that_fits(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from kheads.lab.report.budget_quality import Spot, spots
 from kheads.lab.report.drawing import Axis, Figure, Number, Panel, Series, Table
 from kheads.lab.report.pooling import by_first
 from kheads.lab.report.quality import K_AXIS, ordered
@@ -147,20 +149,32 @@ def _over_masks(rows: Sequence[Mapping[str, Any]], what: str, placement: str, fa
 
 
 def tradeoff_figure(results: Results) -> Figure | None:
-    """What each method's models save at the quality they reach."""
+    """What each method's models save at the quality they reach: of heads alone, and within budgets."""
     speed, remark = speed_of(results)
+    within = [spot for spot in spots(results) if spot.runs[0].budget is not None]
     panels = [
-        _tradeoff(results, "Size", "Parameters saved (%)", shrinkage),
-        _tradeoff(results, "Speed", "Speed-up (×)", lambda run: speed(run.k)) if speed else None,
+        _tradeoff(
+            results,
+            ("Speed", "Speed-up (×)"),
+            lambda run: speed(run.k) if speed else None,
+            [(spot, spot.speedup) for spot in within],
+        ),
+        _tradeoff(results, ("Size", "Parameters saved (%)"), shrinkage, [(spot, 100 - spot.kept) for spot in within]),
     ]
-    drawn = [panel for panel in reversed(panels) if panel is not None]
-    if not drawn:
+    drawn = [panel for panel in panels if panel is not None]
+    if not drawn or not results.compared:  # budgets alone have figures of their own
         return None
+    told = (
+        "Where a budget was asked for, every point is a budget, and speed-up was measured on the smaller model beside "
+        "the whole one. "
+        if within
+        else ""
+    )
     caption = (
         f"Every point is one K of one method: mean {metric_name(results.metric)} on {results.evaluation} over seeds. "
-        f"{remark}"
+        f"{remark} {told}"
     )
-    return Figure("tradeoff", "Speed-up and shrinkage against quality", drawn, caption, "Fig. 5")
+    return Figure("tradeoff", "Speed-up and shrinkage against quality", drawn, caption.strip(), "Fig. 5")
 
 
 def shrinkage(run: Run) -> float:
@@ -200,15 +214,33 @@ def interpolate(points: Mapping[int, float], k: int) -> float | None:
     return points[low] + share * (points[high] - points[low])
 
 
-def _tradeoff(results: Results, title: str, name: str, gain: Callable[[Run], float | None]) -> Panel | None:
-    lines = []
+def _tradeoff(
+    results: Results,
+    titles: tuple[str, str],
+    gain: Callable[[Run], float | None],
+    within: Sequence[tuple[Spot, float | None]],
+) -> Panel | None:
+    """One panel, by its title and its axis: a line for each method that counts heads, and one for its budgets."""
+    factor, lines = scale(results.metric), []
     for variant in ordered(results):
         runs = results.main[variant]
         means = by_first(results.qualities(runs))
         gains = {run.k: gain(run) for run in runs}
         ks = [k for k in means if gains.get(k) is not None]
         if ks:
-            quality = [scale(results.metric) * means[k].mean for k in ks]
+            quality = [factor * means[k].mean for k in ks]
             notes = [f"K = {k}" for k in ks]
             lines.append(Series(results.look(variant), quality, [gains[k] for k in ks], notes=notes))
-    return Panel(title, Axis(metric_name(results.metric)), Axis(name), lines) if lines else None
+    known = [(spot, value) for spot, value in within if value is not None]
+    for look in dict.fromkeys(spot.look for spot, _ in known):
+        own = [(spot, value) for spot, value in known if spot.look == look]
+        quality = [factor * spot.quality.mean for spot, _ in own]
+        notes = [spot.asked for spot, _ in own]
+        seen = replace(
+            look,
+            label=f"{look.label}, within a budget",
+            dash="dash",
+            marker=f"{look.marker.removesuffix('-open')}-open",
+        )
+        lines.append(Series(seen, quality, [value for _, value in own], notes=notes))
+    return Panel(titles[0], Axis(metric_name(results.metric)), Axis(titles[1]), lines) if lines else None
