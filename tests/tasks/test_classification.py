@@ -310,7 +310,7 @@ def test_several_evaluation_files_have_names(tmp_path: Path) -> None:
     assert task.train["label"][:] == [0, 1, 1]
     assert {name: rows["label"][:] for name, rows in task.evals.items()} == {"near": [1, 0], "far": [1]}
     assert list(from_files(train, dev).evals) == ["validation"]
-    for wrong, reason in (({}, "is empty"), ({"train": dev}, "cannot be called 'train'")):
+    for wrong, reason in (({}, "is missing"), ({"train": dev}, "cannot be called 'train'")):
         with pytest.raises(ValueError, match=reason):
             from_files(train, wrong)
 

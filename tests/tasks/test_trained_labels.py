@@ -8,11 +8,12 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
+from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer, EvalPrediction
 
 import kheads
 from command import WORDS, call
@@ -45,6 +46,10 @@ def rows_of(labels: Sequence[Any], column: str = "label") -> list[Row]:
 def write(name: str, rows: list[Row]) -> str:
     Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return name
+
+
+def rows_without(count: int) -> list[Row]:
+    return [{"text": WORDS[5 + index % 5]} for index in range(count)]
 
 
 def prepared(model: str, train: str, evaluation: str, **data: Any) -> Prepared:
@@ -262,16 +267,66 @@ def test_a_model_that_has_to_be_trained_needs_labels(outputs: Any, cls: Any, why
     assert why in said and said.endswith(".") and ". " not in said
 
 
-def test_evaluation_needs_labels_and_so_does_training_without_a_model() -> None:
+def test_evaluation_needs_the_labels_that_training_has_and_training_without_a_model_needs_them() -> None:
     save(Path("model"), DRINKS)
     for call_it in (
-        lambda: prepared("model", "bare.jsonl", "bare.jsonl"),
+        lambda: prepared("model", "dev.jsonl", "bare.jsonl"),
         lambda: from_files("bare.jsonl", "dev.jsonl", labels=DRINKS),
     ):
         with pytest.raises(DataError, match=r"bare\.jsonl, line 1: no label column"):
             call_it()
+    with pytest.raises(ValueError, match="`evals` is missing: data with labels needs a set to evaluate on"):
+        classification.prepare(Job("model", data={"train": "dev.jsonl"}))
     with pytest.raises(DataError, match="must have the extension"):
         from_files("bare.txt", "dev.jsonl")
+
+
+def test_without_any_label_models_are_compared_with_what_the_whole_one_says() -> None:
+    save(Path("model"), DRINKS)
+    found = prepared("model", "bare.jsonl", "bare.jsonl")
+    assert found.able and not found.labelled and found.metric == "agreement"
+    assert "dev: there are no labels; each model is compared with what the whole one says." in found.notes
+    logits = torch.cat([found.model(input_ids=torch.tensor([row["input_ids"]])).logits for row in found.evals["dev"]])
+    assert found.evals["dev"]["labels"] == logits.argmax(-1).tolist()
+    measured = found.trainer_options["compute_metrics"]
+    half = logits.clone()
+    half[0, 0] = 9 * (half[0].argmax() != 0) - 9 * (half[0].argmax() == 0)
+    truth = np.asarray(found.evals["dev"]["labels"])
+    assert measured(EvalPrediction(logits.detach().numpy(), truth)) == {"agreement": 1.0}
+    assert measured(EvalPrediction(half.detach().numpy(), truth)) == {"agreement": 1 - 1 / len(truth)}
+
+
+def test_without_any_label_and_evaluation_file_some_training_rows_are_held_out() -> None:
+    save(Path("model"), DRINKS)
+    write("many.jsonl", [{"text": " ".join([WORDS[5 + index % 5]] * (1 + index // 5))} for index in range(40)])
+    found = classification.prepare(Job("model", data={"train": "many.jsonl"}))
+    assert len(found.train) == 36 and len(found.evals["held-out"]) == 4 and list(found.evals) == ["held-out"]
+    rows = {tuple(ids) for data in (found.train, found.evals["held-out"]) for ids in data["input_ids"]}
+    assert len(rows) == 40 and "train: 4 rows are held out for the evaluation, drawn with seed 0." in found.notes
+    write("few.jsonl", rows_without(4))
+    with pytest.raises(DataError, match=r"few\.jsonl has 4 lines, too few to hold some out"):
+        classification.prepare(Job("model", data={"train": "few.jsonl"}))
+
+
+def test_labels_in_one_evaluation_set_alone_or_a_metric_of_labels_are_refused() -> None:
+    save(Path("model"), DRINKS)
+    with pytest.raises(DataError, match=r"dev\.jsonl has labels and bare\.jsonl has none; label both or neither"):
+        from_files("bare.jsonl", {"a": "bare.jsonl", "b": "dev.jsonl"}, outputs=DRINKS)
+    with pytest.raises(ValueError, match="`metric` 'f1' needs labels, and the data has none"):
+        from_files("bare.jsonl", "bare.jsonl", metric="f1", outputs=DRINKS)
+
+
+@pytest.mark.parametrize("words", [["0.5", "1", "2.25"], ["1", "2", "3"]])
+def test_numbers_for_a_trained_model_with_one_output_are_scores(words: list[str]) -> None:
+    save(Path("model"), 1)
+    write("scores.jsonl", rows_of(words))
+    found = prepared("model", "scores.jsonl", "scores.jsonl")
+    assert found.able and found.metric == "pearson" and found.evals["dev"]["labels"] == [float(word) for word in words]
+    bare = prepared("model", "bare.jsonl", "bare.jsonl")
+    assert bare.metric == "pearson" and bare.evals["dev"].features["labels"].dtype == "float32"
+    with pytest.raises(DataError, match=r"label 0\.5 is not a whole number; correct it, or pass metric='pearson'"):
+        save(Path("two"), 2)
+        prepared("two", write("halves.jsonl", rows_of(["0.5", "1"])), "halves.jsonl")
 
 
 def test_labels_that_begin_late_are_not_overlooked() -> None:

@@ -16,6 +16,7 @@ FLAGS = {
     "k": "-k",
     "train": "--train",
     "eval": "--eval",
+    "evals": "--eval",
     "columns": "--column",
     "labels": "--set labels=...",
     "pooling": "--pooling",
@@ -56,6 +57,7 @@ def in_words_of_the_command_line(sentence: str) -> str:
     """Turns names of fields into flags, or into --set where there is none, and calls into commands."""
     for said, better in PHRASES.items():
         sentence = sentence.replace(said, better)
+    sentence = re.sub(r"pass metric='(\w+)'", r"give --set metric=\1", sentence)
     sentence = re.sub(r"columns=\{([^}]*)\}", lambda found: _columns(found[1]), sentence)
     sentence = re.sub(r"`(params|flops)` (0\.\d+)", _share, sentence)
     sentence = re.sub(r"""`?\b(parts|unit|to)=["'](\w+)["']`?""", r"`--\1 \2`", sentence)

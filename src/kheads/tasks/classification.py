@@ -11,9 +11,9 @@ import numpy as np
 
 from kheads.tasks.files import DataError, Table, read_table, stem, tabulate
 from kheads.tasks.glue_data import GLUE, labelled, load_glue, renumbered
-from kheads.tasks.labelling import classified, label_words, model_counts, scored, texts_alone
-from kheads.tasks.metrics import FUNCTIONS, METRICS, REGRESSION
-from kheads.tasks.outputs import NO_LABELS, Meaning
+from kheads.tasks.labelling import classified, is_number, label_words, model_counts, scored, texts_alone
+from kheads.tasks.metrics import AGREEMENT, FUNCTIONS, METRICS, REGRESSION
+from kheads.tasks.outputs import COMPARED, NO_LABELS, Meaning
 from kheads.tasks.sampling import check_limits, draw
 from kheads.tasks.tokens import CHARACTERS_AT_ONCE
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:  # slow to import, and not needed before there is data
     from transformers import EvalPrediction, PreTrainedTokenizerBase
 
 ROWS_AT_ONCE = 1000
+HELD_OUT = "held-out"
+SHARE, MOST = (
+    0.1,
+    1000,
+)  # of the training rows that are held out where nothing has labels and there is no evaluation set
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,14 @@ class ClassificationTask:
         labels: label words; a label's number is its place here. Empty for scores (regression).
         train: columns `text`, `text_pair` where there are two texts, and `label` where it has labels; no rows if only
             evaluation was asked.
-        evals: evaluation sets by name, with the same columns.
-        metric: the headline metric, a key of `METRICS`; higher is better.
+        evals: evaluation sets by name, with the same columns; labelled only if the training data is.
+        metric: the headline metric, a key of `METRICS`, or `AGREEMENT`; higher is better.
         dropped: how many rows had no label and were left out, by set ("train" and the names of `evals`).
         totals: how many rows each set had before `sample`.
         seed: what `sample` drew with; None if it was not called.
         able: whether a model's outputs, as it was said what they are called, are the labels already.
         remark: what was taken for granted of those outputs, or why they are not the labels; may be empty.
+        held_out: how many rows were taken from the training data to evaluate on.
     """
 
     name: str
@@ -64,11 +70,17 @@ class ClassificationTask:
     seed: int | None = None
     able: bool = False
     remark: str = ""
+    held_out: int = 0
 
     @property
     def labelled(self) -> bool:
         """Whether the training data has labels."""
         return "label" in self.train.column_names
+
+    @property
+    def compares(self) -> bool:
+        """Whether the evaluation data has no labels, so that models are compared with the whole one."""
+        return not any("label" in rows.column_names for rows in self.evals.values())
 
     @property
     def is_regression(self) -> bool:
@@ -99,6 +111,9 @@ class ClassificationTask:
             if len(rows) < self.totals.get(name, 0)
         ]
         bare = [] if self.labelled else [NO_LABELS]
+        bare += [COMPARED.format(" and ".join(self.evals))] if self.compares else []
+        if self.held_out:
+            bare.append(f"train: {self.held_out} rows are held out for the evaluation, drawn with seed 0.")
         return (*bare, *left_out, *drawn)
 
     def sample(self, max_train: int | None = None, max_eval: int | None = None, seed: int = 0) -> ClassificationTask:
@@ -143,7 +158,7 @@ class ClassificationTask:
                 f"The model's outputs must have shape (rows, {wanted}) for this task; got {outputs.shape}. "
                 "Build it with `task.model_kwargs`."
             )
-        names = METRICS[self.metric]
+        names = METRICS.get(self.metric, (self.metric,))
         if np.isnan(outputs).any():
             return dict.fromkeys(names, float("nan"))
         guesses = outputs[:, 0] if self.is_regression else outputs.argmax(axis=1)
@@ -185,22 +200,29 @@ def from_files(
 
     Args:
         train: the training file; None to evaluate only. With `outputs` it may have no labels, and then also be .txt.
-        evals: the evaluation file, or several by name.
+        evals: the evaluation file, or several by name. Where the training file has no labels they need none, either;
+            without any, a part of the training rows is held out.
         columns: which columns hold "text", "text_pair" and "label"; those not named are found by their usual names.
         labels: label words in the order of the model's outputs; in files, words in any case or numbers stand for them.
             By default they are the words of the training file: GLUE's words in GLUE's order, numbers by value, others
             sorted; and then every label has to appear in training and in evaluation.
         metric: the headline metric, a key of `METRICS`. By default "pearson" (scores, not classes) if the column of
-            the labels is called score and no `labels` are given, else "accuracy". "f1" takes the second label as the
-            positive one.
+            the labels is called score and no `labels` are given, or if a trained model has one output and the labels
+            are numbers, else "accuracy". "f1" takes the second label as the positive one.
         outputs: what a trained model calls its outputs, in their order. Where they are the labels of the data, in any
             case, their order counts; where they have no names (LABEL_0, ...), they are taken in the order above.
     """
     evals = dict(evals) if isinstance(evals, Mapping) else {"validation": evals}
-    _check_names(evals)
-    paths = evals if train is None else {"train": train, **evals}
-    tables = {name: read_table(path, columns, name != "train" or not outputs) for name, path in paths.items()}
-    return _from_tables(stem(next(iter(paths.values()))), tables, labels, metric, outputs)
+    tables = {} if train is None else {"train": read_table(train, columns, labelled=not outputs)}
+    labelled = train is None or tables["train"].labelled
+    if evals or labelled:
+        _check_names(evals)
+    tables |= {name: read_table(path, columns, labelled) for name, path in evals.items()}
+    held = 0 if evals else _hold_out(tables)
+    if not labelled:
+        _check_alike([table for name, table in tables.items() if name != "train"])
+    first = train if train is not None else next(iter(evals.values()))
+    return replace(_from_tables(stem(first), tables, labels, metric, outputs), held_out=held)
 
 
 def from_rows(
@@ -227,9 +249,37 @@ def from_rows(
 
 def _check_names(evals: Mapping[str, Any]) -> None:
     if not evals:
-        raise ValueError("`evals` is empty; give at least one evaluation set.")
+        raise ValueError("`evals` is missing: data with labels needs a set to evaluate on; give one.")
     if "train" in evals:
         raise ValueError("An evaluation set cannot be called 'train'; give it another name.")
+
+
+def _hold_out(tables: dict[str, Table]) -> int:
+    """Takes an evaluation set out of the training table, always the same one; returns its number of rows."""
+    table = tables["train"]
+    total = len(table.texts)
+    count = min(MOST, round(SHARE * total))
+    if count < 1:
+        raise DataError(
+            f"{table.origin} has {total} {table.unit}s, too few to hold some out for the evaluation; give more, or an "
+            "evaluation file (`evals`)."
+        )
+    held = {int(index) for index in draw(total, count, 0)}
+    for name, which in (("train", set(range(total)) - held), (HELD_OUT, held)):
+        texts, pairs = (_picked(column, which) for column in (table.texts, table.pairs))
+        tables[name] = replace(table, texts=texts or [], pairs=pairs)
+    return count
+
+
+def _picked(column: list[str] | None, which: set[int]) -> list[str] | None:
+    return None if column is None else [column[index] for index in sorted(which)]
+
+
+def _check_alike(tables: Sequence[Table]) -> None:
+    """Refuses evaluation sets some of which have labels and some not."""
+    bare, labelled = ([table for table in tables if table.labelled is has] for has in (False, True))
+    if bare and labelled:
+        raise DataError(f"{labelled[0].origin} has labels and {bare[0].origin} has none; label both or neither.")
 
 
 def _task(
@@ -251,7 +301,9 @@ def _from_tables(
     outputs: Sequence[str] = (),
 ) -> ClassificationTask:
     _check_texts(tables)
-    if metric is None:
+    if not any(table.labelled for table in tables.values()):
+        metric = _of_comparison(metric, outputs)
+    elif metric is None:
         metric = "accuracy" if labels is not None else _usual_metric(tables, outputs)
     found = label_words(tables, labels, metric, outputs)
     built = {key: _rows(table, found, metric) for key, table in tables.items()}
@@ -273,7 +325,16 @@ def _usual_metric(tables: dict[str, Table], outputs: Sequence[str]) -> str:
     if model_counts(tables, outputs):
         return REGRESSION if len(outputs) == 1 else "accuracy"
     column = next(iter(tables.values())).columns.label or ""
-    return REGRESSION if column.lower() == "score" else "accuracy"
+    scores = len(outputs) == 1 and all(map(is_number, tables["train"].first_seen))
+    return REGRESSION if scores or column.lower() == "score" else "accuracy"
+
+
+def _of_comparison(metric: str | None, outputs: Sequence[str]) -> str:
+    """How a model is compared with the whole one."""
+    usual = REGRESSION if len(outputs) == 1 else AGREEMENT
+    if metric not in (None, usual):
+        raise ValueError(f"`metric` {metric!r} needs labels, and the data has none; leave it out, or give labels.")
+    return usual
 
 
 def _rows(table: Table, found: Meaning, metric: str) -> Dataset:

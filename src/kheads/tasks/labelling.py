@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kheads.tasks.files import DataError, Table, listed, quoted
-from kheads.tasks.metrics import METRICS, REGRESSION
+from kheads.tasks.metrics import AGREEMENT, METRICS, REGRESSION
 from kheads.tasks.outputs import DATA, Meaning, classes, needs_labels, score, unlike
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def label_words(
     tables: dict[str, Table], labels: Sequence[str] | None, metric: str, outputs: Sequence[str] = ()
 ) -> Meaning:
     """The label words in the order of the model's outputs: those given, the model's, or those of the training file."""
-    if metric not in METRICS:
+    if metric not in (*METRICS, AGREEMENT):
         raise ValueError(f"`metric` must be one of {', '.join(METRICS)}; got {metric!r}.")
     if metric == REGRESSION:
         return score(outputs, labels)
@@ -106,19 +105,22 @@ def classified(table: Table, found: Meaning) -> Dataset:
 
 def scored(table: Table) -> Dataset:
     """All rows, with their scores; -1 is a score like others here."""
-    scores: dict[str, float] = {}
     for word in table.first_seen:
-        try:
-            scores[word] = float(word)
-        except ValueError:
-            scores[word] = float("nan")
-        if not np.isfinite(scores[word]):
+        if not is_number(word):
             raise DataError(
                 f"{table.where(word)}: score {quoted(word)} is not a number; correct it, or pass metric='accuracy' "
                 "if the labels are classes."
             )
     # Models compute their loss in this type.
-    return _dataset(table, [scores[word] for word in table.labels], "float32")
+    return _dataset(table, [float(word) for word in table.labels], "float32")
+
+
+def is_number(word: str) -> bool:
+    """Whether a label is a number, and finite."""
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False
 
 
 def texts_alone(table: Table) -> Dataset:

@@ -14,6 +14,8 @@ METRICS: dict[str, tuple[str, ...]] = {
     "pearson": ("pearson", "spearman"),
 }
 REGRESSION = "pearson"
+# Where nobody labels the evaluation data: the share of answers that are those of the whole model.
+AGREEMENT = "agreement"
 
 
 def accuracy(guesses: np.ndarray, truth: np.ndarray) -> float:
@@ -60,6 +62,7 @@ def _correlation(left: np.ndarray, right: np.ndarray) -> float:
 
 FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": accuracy,
+    AGREEMENT: accuracy,
     "f1": f1,
     "matthews": matthews,
     "pearson": pearson,

@@ -15,6 +15,7 @@ DATA = "the labels of the training file"
 MODEL = "the model's labels"
 USER = "`labels`"
 NO_LABELS = "train: there are no labels; what the model says itself stands in for them."  # a note
+COMPARED = "{}: there are no labels; each model is compared with what the whole one says."  # a note
 NEW_PART = "a part of it is new"
 
 

@@ -30,15 +30,17 @@ class LabelledFiles(Data):
     Attributes:
         train: Training file; jsonl, csv, tsv or parquet, also .gz; a model that is trained for the task needs no labels
             in it, and then it may be .txt, too; for image a folder.
-        eval: Evaluation files by name.
+        eval: Evaluation files by name; without labels in the training file they need none, and may be left out.
         columns: Names of the columns: text, text_pair, label.
         labels: Label words in the order of the model's outputs, such as no,yes; by default what the model calls them.
+        metric: The headline metric; by default pearson for scores, and otherwise accuracy.
     """
 
     train: str | None = None
     eval: Names = field(default_factory=dict)
     columns: Names = field(default_factory=dict)
     labels: Words | None = None
+    metric: Annotated[str, OneOf(("accuracy", "f1", "matthews", "pearson"))] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from transformers import DataCollatorWithPadding, PreTrainedModel
 from kheads import tasks
 from kheads.lab.jobs.catalogue import Glue, LabelledFiles, data_of
 from kheads.lab.jobs.job import Job
+from kheads.lab.jobs.own_answers import answered
 from kheads.lab.jobs.prepared import Prepared
 from kheads.lab.jobs.rates import fine_tuning_rate
 from kheads.storage import processors, sources
@@ -50,16 +51,19 @@ def prepared(job: Job, task: tasks.ClassificationTask, model: PreTrainedModel, t
     if not able and not task.labelled:
         raise outputs.needs_labels(job.data["train"], outputs.NEW_PART)
     words = processors.fitting_tokenizer(job.model, model)
-    encoded = task.tokenize(words, job.max_length)
+    encoded, collator = task.tokenize(words, job.max_length), DataCollatorWithPadding(words)
+    evals = encoded.evals
+    if task.compares:
+        evals = {name: answered(model, rows, collator, task.is_regression) for name, rows in evals.items()}
     return Prepared(
         model=model,
         processor=words,
         train=encoded.train,
-        evals=encoded.evals,
+        evals=evals,
         metric=task.metric,
         able=able,
         labelled=task.labelled,
-        trainer_options={"data_collator": DataCollatorWithPadding(words), "compute_metrics": task.compute_metrics},
+        trainer_options={"data_collator": collator, "compute_metrics": task.compute_metrics},
         arguments={"learning_rate": fine_tuning_rate(model)},
         notes=((task.remark,) if trained and task.remark else ()) + task.notes,
     )
@@ -78,9 +82,9 @@ def load(job: Job, named: Sequence[str]) -> tasks.ClassificationTask:
             raise ValueError("Give a task by name (--task), or files (--train, --eval), not both.")
         return _glue(job.task, data_of(job.task, given), named)
     data: LabelledFiles = data_of(None, given)
-    if not data.eval:
+    if not data.eval and data.train is None:
         raise ValueError("Give data: a task by name (--task), or files to train on and to evaluate (--train, --eval).")
-    return tasks.from_files(data.train, data.eval, data.columns, data.labels, outputs=named)
+    return tasks.from_files(data.train, data.eval, data.columns, data.labels, data.metric, named)
 
 
 def _glue(name: str, data: Glue, named: Sequence[str]) -> tasks.ClassificationTask:
