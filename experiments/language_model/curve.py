@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kheads import Budget, discover
+from kheads import METHODS, Budget, discover
 from kheads.lab.jobs.job import Job
 from kheads.lab.preview.ready import ready
 from kheads.lab.preview.trial import cut_and_repaired, opened, score
@@ -25,7 +25,7 @@ from kheads.methods.base import Goal
 from kheads.training.recording import machine, versions, write_json
 
 GROUPS, SHARES = (75, 60, 45), (0.92, 0.84, 0.76)
-CURVES = {  # method, its fields (michel removes all at once), and what may go
+CURVES = {  # who chooses, its fields (michel removes all at once), and what may go
     "surgeon": ("surgeon", {}, "heads"),
     "random": ("random", {}, "heads"),
     "michel": ("michel", {"per_round": 90}, "heads"),
@@ -50,23 +50,25 @@ def goals(model, parts):
     return {name: Goal(budget, sites, costs=price(model, budget, sites)) for name, budget in budgets.items()}
 
 
-def looked_at(job, parts, found, keep):
+def looked_at(job, curve, found, keep):
     """Cuts and repairs for every amount that has no result yet."""
+    method, own, parts = CURVES[curve]
     job, prepared = ready(job)
     with tempfile.TemporaryDirectory() as folder:
         run = opened(job, prepared, folder)
+        run.method = METHODS[method](**own)  # here, because a preview knows none by chance
         if "unpruned" not in found:
             found["unpruned"] = run.bench.evaluate()[0]
             keep()
         asked = goals(run.original, parts)
-        left = [name for name in asked if f"{job.method_name}, {name}" not in found["points"]]
+        left = [name for name in asked if f"{method}, {name}" not in found["points"]]
         if not left:
             return
         begin = time.monotonic()
         score(run, list(asked.values())[-1])
         scoring = time.monotonic() - begin
         for name in left:
-            run.goal, begin, point = asked[name], time.monotonic(), f"{job.method_name}, {name}"
+            run.goal, begin, point = asked[name], time.monotonic(), f"{method}, {name}"
             kept = run.goal.kept(run.scores)
             cut, repaired = cut_and_repaired(run, kept, lambda text, point=point: print(point, text, flush=True))
             found["points"][point] = {
@@ -89,10 +91,7 @@ def main():
     files = {"train": str(data / "train.txt.gz"), "eval": {"eval": str(data / "dev.txt.gz")}}
     options = {"task": "clm", "data": files, "seed": seed, **SETTINGS}
     for curve in sys.argv[5:] or CURVES:
-        method, own, parts = CURVES[curve]
-        looked_at(
-            Job(model, method=method, method_options=own, **options), parts, found, lambda: write_json(found, file)
-        )
+        looked_at(Job(model, **options), curve, found, lambda: write_json(found, file))
 
 
 if __name__ == "__main__":
