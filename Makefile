@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-latest test-oldest check format docs figures benchmark clean
+.PHONY: demo test test-latest test-oldest check format docs figures results benchmark clean
 
 demo: $(READY)  ## the whole story in minutes, with the embedded model and task
 	$(BIN)/kheads demo
@@ -51,6 +51,9 @@ EFFICIENCY ?= experiments/efficiency experiments/efficiency_minilm
 figures: $(READY)  ## the report with every figure, from the committed results
 	@test -e $(RESULTS) || { echo "There are no results in $(RESULTS); run the sweep first, or give RESULTS=FOLDER."; exit 2; }
 	$(BIN)/kheads report $(RESULTS) $(foreach folder,$(wildcard $(EFFICIENCY)),--efficiency $(folder)) -o build/report.html
+
+results: $(READY)  ## the pages of docs/ on real data, from the committed results
+	$(BIN)/kheads report experiments/mnli_minilm.jsonl.gz --efficiency experiments/efficiency_minilm -o docs/mnli.md
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/bench_subset.py

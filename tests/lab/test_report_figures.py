@@ -133,15 +133,21 @@ def test_a_record_without_a_look_is_shown_by_its_name(sweep: Results) -> None:
     assert [look.label for look in results.looks.values()] == ["dsp", "ste"]
 
 
-def test_runs_of_their_own_are_told_apart_by_their_options(sweep: Results) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "label"),
+    [("preset", "paper", "preset paper"), ("repair", True, "repair"), ("repair", False, "without repair")],
+)
+def test_runs_of_their_own_are_told_apart_by_their_options(
+    sweep: Results, option: str, value: str | bool, label: str
+) -> None:
     """Single runs, packed together, have no axes of a sweep."""
 
     def alone(record: dict[str, Any]) -> None:
         del record["run"]
-        record["settings"]["method_options"] = {"preset": "paper"} if record["settings"]["seed"] else {}
+        record["settings"]["method_options"] = {option: value} if record["settings"]["seed"] else {}
 
     results = changed(only(sweep, lambda run: run.key == "ste"), alone)
-    assert {results.look(variant).label for variant in results.compared} == {"STE", "STE (preset paper)"}
+    assert {results.look(variant).label for variant in results.compared} == {"STE", f"STE ({label})"}
 
 
 def test_runs_without_annealing_are_not_compared_with_the_others(sweep: Results) -> None:

@@ -239,7 +239,7 @@ class Results:
         plain = self.looks[variant.key]
         if not variant.apart:
             return plain
-        return hollow(plain, f"{plain.label} ({', '.join(f'{name} {value}' for name, value in variant.apart)})")
+        return hollow(plain, f"{plain.label} ({', '.join(_told(*pair) for pair in variant.apart)})")
 
     def rank(self, variant: Variant) -> tuple[int, tuple[tuple[str, str], ...]]:
         """The order in which methods are listed."""
@@ -380,6 +380,11 @@ def _reported(runs: Sequence[Run], asked: str | None) -> str:
             f"`--set` must be one of {', '.join(names) or '(none: nothing was evaluated)'}; got {asked!r}."
         )
     return asked or (reported_set(names) if names else "")
+
+
+def _told(name: str, value: str) -> str:
+    """A setting that sets a series apart, in words: `preset paper`, `repair`, `without repair`."""
+    return {"True": name, "False": f"without {name}"}.get(value, f"{name} {value}")
 
 
 def _adjusted(run: Run) -> int:
