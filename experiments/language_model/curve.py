@@ -6,10 +6,11 @@ python experiments/language_model/curve.py MODEL DATA SEED FILE [CURVE...]
 `kheads preview` does it, then cut and repaired by what `kheads prune --no-training` uses. Embeddings are 21 % of the
 parameters, so 92, 84 and 76 % of all are 90, 80 and 70 % of the layers'. The file grows with each model, and a second
 call goes on. The training text is used without labels of any kind, in blocks of 256 tokens; models are evaluated in
-bfloat16, which takes half as long.
+bfloat16, which takes half as long. REPAIR is the number of blocks to repair with, 64 if it is not set.
 """
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -36,7 +37,7 @@ SETTINGS = {
     "max_eval": 40,
     "batch_size": 4,
     "estimate_examples": 32,
-    "repair_examples": 64,
+    "repair_examples": int(os.environ.get("REPAIR", "64")),
     "bf16": True,
 }
 
@@ -90,6 +91,7 @@ def main():
         found = json.loads(file.read_text())
     files = {"train": str(data / "train.txt.gz"), "eval": {"eval": str(data / "dev.txt.gz")}}
     options = {"task": "clm", "data": files, "seed": seed, **SETTINGS}
+    assert found["settings"] == about, "the file has other settings; name another one"
     for curve in sys.argv[5:] or CURVES:
         looked_at(Job(model, **options), curve, found, lambda: write_json(found, file))
 

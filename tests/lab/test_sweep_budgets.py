@@ -59,9 +59,22 @@ def test_scores_of_a_budget_are_its_own() -> None:
     assert both.describe()["axes"]["smaller"] == [0.2] and both.describe()["axes"]["k"] == [3, 6]
 
 
+def test_grids_of_heads_and_of_speed_share_a_job() -> None:
+    """What the time is measured at is for those that ask for time."""
+    grids = [{"methods": ["surgeon"], "k": [3]}, {"methods": ["surgeon"], "speedup": [2]}]
+    found = runs(grids, trained=True, at="8x64", threads=2)
+    assert [(name, run.job.at, run.job.threads) for name, run in found.items()] == [
+        ("surgeon-k3-s0", None, None),
+        ("surgeon-speedup2-s0", "8x64", 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("grid", "job", "message"),
     [
+        ({"methods": ["surgeon"], "k": [3]}, {"at": "8x64"}, "`at` in .job. is for budgets of FLOPs or time"),
+        ({"methods": ["none"]}, {"threads": 2}, "`threads` in .job. is for budgets of FLOPs or time"),
+        ({"methods": ["surgeon"], "k": [3], "at": ["8x64"]}, {}, "`at` is for budgets of FLOPs or time; `k` counts"),
         ({"methods": ["surgeon"], "k": [3], "speedup": [2]}, {}, "`k` and `speedup` in one .grid. each say how much"),
         ({"methods": ["surgeon"], "speedup": [0.5]}, {}, "must be a number above 1, or none; got 0.5"),
         ({"methods": ["surgeon"], "smaller": ["30%"]}, {}, "`smaller in .grid.` must be"),

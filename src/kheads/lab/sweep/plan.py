@@ -19,6 +19,8 @@ from kheads.lab.sweep.config import JOB_OPTIONS, Config, amounts_of, axes_of, ba
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import UNPRUNED, find
 
+FOR_TIMES = ("at", "threads")  # what a budget of FLOPs or time refers to
+
 
 @dataclass(frozen=True)
 class Run:
@@ -123,6 +125,11 @@ def expand(config: Mapping[str, Any], name: str = "sweep") -> Sweep:
             if run.id in found and found[run.id].job != run.job:
                 raise ValueError(f"Two grids ask for {run.id} with different settings; name the difference as an axis.")
             found.setdefault(run.id, run)
+    for of_times in FOR_TIMES:
+        if base.get(of_times) is not None and all(getattr(run.job, of_times) is None for run in found.values()):
+            raise ValueError(
+                f"`{of_times}` in [job] is for budgets of FLOPs or time, and no grid has one; leave it out."
+            )
     runs = _shared(_with_scores(found))
     return Sweep(asked.name or name, tuple(runs), dict(config), asked.keep_models)
 
@@ -169,6 +176,8 @@ def _job(given: Mapping[str, Any], options: Mapping[str, Any], axes: Mapping[str
             fields[axis] = value
     if fields["method"] == UNPRUNED:
         fields |= dict.fromkeys(OF_BUDGETS)  # nothing is chosen from a model that keeps all
+    elif fields.get("k") is not None:
+        fields |= dict.fromkeys(name for name in FOR_TIMES if name not in axes)  # what all share is for other grids
     job = Job(**{name: check(JOB_OPTIONS[name], value, name) for name, value in fields.items()})
     job.chosen()
     data_of(job.task, job.data)
