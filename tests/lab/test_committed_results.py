@@ -21,6 +21,8 @@ RUNS = {
     "embedding/results": 9,
     "budgets/results": 107,
     "few_heads/results": 20,
+    "few_heads/mnli": 6,
+    "few_heads/mnli_half": 3,
     "mnli_minilm": 39,
     "mnli_minilm/results": 18,
     "multi30k_small/results": 16,
