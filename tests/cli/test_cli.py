@@ -293,5 +293,5 @@ def test_a_column_is_named_as_the_flag_takes_it(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "odd.jsonl").write_text('{"text": "a b", "topic": "x"}\n{"text": "c", "topic": "y"}\n')
-    assert call(monkeypatch, "prune", "tiny", "-k", "3", "--train", "odd.jsonl", "--eval", "odd.jsonl", "-o", "x") == 2
+    assert call(monkeypatch, "eval", "tiny", "--eval", "odd.jsonl") == 2
     assert "name yours, such as --column label=topic." in capsys.readouterr().err

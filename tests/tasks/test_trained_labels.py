@@ -316,6 +316,14 @@ def test_labels_in_one_evaluation_set_alone_or_a_metric_of_labels_are_refused() 
         from_files("bare.jsonl", "bare.jsonl", metric="f1", outputs=DRINKS)
 
 
+@pytest.mark.parametrize("evals", [{}, {"a": "bare.jsonl"}], ids=["held out", "a file"])
+def test_a_column_of_labels_that_is_named_has_to_be_there(evals: dict[str, str]) -> None:
+    """A slip in its name must not turn labels off."""
+    save(Path("model"), DRINKS)
+    with pytest.raises(DataError, match=r"bare\.jsonl, line 1: no column 'drink' for `label`"):
+        from_files("bare.jsonl", evals, {"label": "drink"}, outputs=DRINKS)
+
+
 @pytest.mark.parametrize("words", [["0.5", "1", "2.25"], ["1", "2", "3"]])
 def test_numbers_for_a_trained_model_with_one_output_are_scores(words: list[str]) -> None:
     save(Path("model"), 1)

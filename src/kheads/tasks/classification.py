@@ -215,9 +215,12 @@ def from_files(
     evals = dict(evals) if isinstance(evals, Mapping) else {"validation": evals}
     tables = {} if train is None else {"train": read_table(train, columns, labelled=not outputs)}
     labelled = train is None or tables["train"].labelled
+    named = "label" in (columns or {})  # a column that is named has to be somewhere
+    if train is not None and named and not (evals or labelled):
+        read_table(train, columns)
     if evals or labelled:
         _check_names(evals)
-    tables |= {name: read_table(path, columns, labelled) for name, path in evals.items()}
+    tables |= {name: read_table(path, columns, labelled or named) for name, path in evals.items()}
     held = 0 if evals else _hold_out(tables)
     if not labelled:
         _check_alike([table for name, table in tables.items() if name != "train"])
