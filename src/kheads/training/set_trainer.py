@@ -34,7 +34,8 @@ class SetTrainer(GatedTrainer):
     def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
         """As Trainer's, which calls it again with each of several sets, or with its name."""
         data = self.eval_dataset if eval_dataset is None else eval_dataset
-        data = self.eval_dataset[data] if isinstance(data, str) else data  # type: ignore[index]
+        if isinstance(data, str):
+            data = self.eval_dataset[data]  # type: ignore[index]  # Trainer takes a name only where there are several
         if isinstance(data, dict):
             return super().evaluate(eval_dataset, *args, **kwargs)
         with self._judging(data):

@@ -29,7 +29,8 @@ SCHEDULES = (
     "inverse_sqrt",
 )
 AMOUNTS = ("k", "speedup", "smaller", "flops", "max_ms")  # ways to say how much may stay
-OF_BUDGETS = ("parts", "at", "threads")
+FOR_TIMES = ("at", "threads")  # what a budget of FLOPs or time refers to
+OF_BUDGETS = ("parts", *FOR_TIMES)
 # Fields of a job that cannot both be asked for.
 OPPOSITES = (
     ("trained", "fresh"),
@@ -150,7 +151,7 @@ class Job:
             raise ValueError(f"{named} each say how much may stay; give one of them.")
         if self.at_most is not None and self.threads is not None:
             raise ValueError("`threads` is for `speedup` and `max_ms`; leave it out.")
-        for name in ("at", "threads") if self.k is not None else ():
+        for name in FOR_TIMES if self.k is not None else ():
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is for budgets of FLOPs or time; `k` counts heads. Leave one of them out.")
         nothing = self.budget is None and self.at_most is None

@@ -12,14 +12,12 @@ from typing import Any
 
 from kheads.blocks.fields import Seed, Text
 from kheads.lab.jobs.catalogue import data_of
-from kheads.lab.jobs.job import AMOUNTS, DEFAULTS, OF_BUDGETS, Job, unread
+from kheads.lab.jobs.job import AMOUNTS, DEFAULTS, FOR_TIMES, OF_BUDGETS, Job, unread
 from kheads.lab.options import build, check
 from kheads.lab.reading import read_toml
 from kheads.lab.sweep.config import JOB_OPTIONS, Config, amounts_of, axes_of, base_job, concerns, listed, method_tables
 from kheads.methods.phases import starts_from_trained
 from kheads.methods.registry import UNPRUNED, find
-
-FOR_TIMES = ("at", "threads")  # what a budget of FLOPs or time refers to
 
 
 @dataclass(frozen=True)
